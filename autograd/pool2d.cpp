@@ -50,6 +50,7 @@ struct MaxPool {
 }  // namespace
 
 Variable max_pool2d(const Variable& x, const MaxPool2dOptions& options) {
+  if (!grad_enabled() || !x.requires_grad()) return max_pool2d_values(x.data(), options);
   MaxPool2dResult r = max_pool2d(x.data(), options);
   return tape().record("max_pool2d", {x}, std::move(r.y), MaxPool{r.winner, x.shape(), options},
                        GradientOrder::any);

@@ -89,6 +89,7 @@ void add_pools(Cases& c, const Format& format) {
   const MaxPool2dResult maxima = max_pool2d(x, windows);
   const double winners = n / 4 / element;
   c.add("max_pool2d", layout, 1.25 * n + winners, [=] { return max_pool2d(x, windows).y; });
+  c.add("max_pool2d_values", layout, 1.25 * n, [=] { return max_pool2d_values(x, windows); });
   c.add("max_pool2d_backward", layout, 1.25 * n + winners, [=, shape = x.shape()] {
     return max_pool2d_backward(quarter, maxima.winner, shape, windows);
   });

@@ -37,20 +37,28 @@ Tensor stored(const Tensor& t, bool last) {
   return last ? t.permute({0, 2, 3, 1}) : t.view({t.size(0) * t.size(1), t.size(2), t.size(3), 1});
 }
 
-}  // namespace
-
-MaxPool2dResult max_pool2d(const Tensor& x, const MaxPool2dOptions& options) {
+MaxPool2dResult pooled(const Tensor& x, const MaxPool2dOptions& options, bool winners) {
   constexpr const char* op = "max_pool2d";
   if (!is_floating(x.dtype())) detail::unsupported_dtype(op, x.dtype(), "f64, f32, f16 or bf16");
   const Plan plan = plan_of(op, x.shape(), options);
   const Tensor in = dense_image(x);
   const bool last = is_channels_last(in);
-  MaxPool2dResult r{empty_image(plan.y, x.dtype(), x.device(), last),
-                    empty_image(plan.y, u8, x.device(), last)};
+  MaxPool2dResult r{empty_image(plan.y, x.dtype(), x.device(), last), {}};
+  if (winners) r.winner = empty_image(plan.y, u8, x.device(), last);
   if (r.y.numel() > 0)
     BS_DISPATCH(x.device(), max_pool2d, plan.windows, stored(in, last), stored(r.y, last),
-                stored(r.winner, last));
+                winners ? stored(r.winner, last) : Tensor());
   return r;
+}
+
+}  // namespace
+
+MaxPool2dResult max_pool2d(const Tensor& x, const MaxPool2dOptions& options) {
+  return pooled(x, options, true);
+}
+
+Tensor max_pool2d_values(const Tensor& x, const MaxPool2dOptions& options) {
+  return pooled(x, options, false).y;
 }
 
 Tensor max_pool2d_backward(const Tensor& dy, const Tensor& winner, const Shape& x_shape,

@@ -24,6 +24,8 @@ struct MaxPool2dResult {
  *  @throws Error unless x has rank 4, a kernel has at most 256 elements, padding is at most half of
  *  the kernel, and a window fits. */
 MaxPool2dResult max_pool2d(const Tensor& x, const MaxPool2dOptions& options);
+/** @brief The maxima alone, for which less is computed and written. */
+Tensor max_pool2d_values(const Tensor& x, const MaxPool2dOptions& options);
 /** @brief dx of `x_shape`, in dy's format: each element gets the gradients of the windows that it
  *  won, always added in the same order. */
 Tensor max_pool2d_backward(const Tensor& dy, const Tensor& winner, const Shape& x_shape,
@@ -33,7 +35,7 @@ Tensor max_pool2d_backward(const Tensor& dy, const Tensor& winner, const Shape& 
 struct PoolWindows {
   Extent2 kernel, stride, padding, dilation;
 };
-/// Contiguous and not empty; planes have c = 1.
+/// Contiguous and not empty; planes have c = 1. Without a `winner` none is written.
 BS_BACKENDS(void max_pool2d(const PoolWindows& windows, const Tensor& x, const Tensor& y,
                             const Tensor& winner, Stream stream);
             void max_pool2d_backward(const PoolWindows& windows, const Tensor& dy,

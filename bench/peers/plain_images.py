@@ -87,7 +87,8 @@ def pools(image, kind):
     x, quarter, x_shape = image(32, 16), image(16, 8), image(32, 16).shape
     winners = F.max_pool2d(x, 3, 2, 1, return_indices=True)[1]
     return {
-        "max_pool2d": (lambda x: F.max_pool2d(x, 3, 2, 1), x),
+        "max_pool2d": (lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), x),
+        "max_pool2d_values": (lambda x: F.max_pool2d(x, 3, 2, 1), x),
         "max_pool2d_backward": (
             lambda dy, x, winners: aten.max_pool2d_with_indices_backward(
                 dy, x, [3, 3], [2, 2], [1, 1], [1, 1], False, winners

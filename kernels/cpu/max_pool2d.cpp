@@ -41,10 +41,16 @@ struct Lanes {
   template <class T>
   void store(int64_t count, T* to, uint8_t* winners) const {
     narrow(count, best.data(), to);
+    if (winners == nullptr) return;
     for (int64_t i = 0; i < count; ++i)
       winners[i] = static_cast<uint8_t>(winner[static_cast<size_t>(i)]);
   }
 };
+
+/// The winners from `at` on, where there are some.
+uint8_t* from_winner(uint8_t* winners, int64_t at) {
+  return winners == nullptr ? nullptr : winners + at;
+}
 
 /// Element r of window `at` along an axis, or -1 outside of [0, extent).
 int64_t place(int64_t at, int64_t r, int64_t stride, int64_t padding, int64_t dilation,
@@ -73,7 +79,7 @@ void pool_channels(const PoolWindows& o, const Shape& image, int64_t p, int64_t 
                      static_cast<int32_t>(r * o.kernel.w + s));
       }
     }
-    lanes.store(count, to + at, winners + at);
+    lanes.store(count, to + at, from_winner(winners, at));
   }
 }
 
@@ -174,7 +180,7 @@ void pool_plane(const PoolWindows& o, const PaddedRows<W>& rows, int64_t h, int6
     for (int64_t i = 0; i < count; ++i)
       if (lanes.best[static_cast<size_t>(i)] == -std::numeric_limits<W>::infinity())
         lanes.winner[static_cast<size_t>(i)] = first_inside(o, p, at + i);
-    lanes.store(count, to + at, winners + at);
+    lanes.store(count, to + at, from_winner(winners, at));
   }
 }
 
@@ -187,13 +193,13 @@ void max_pool2d(const PoolWindows& o, const Tensor& x, const Tensor& y, const Te
     const int64_t of_image = x.numel() / x.size(0);
     const T* from = x.data<T>();
     T* to = y.data<T>();
-    auto* winners = winner.data<uint8_t>();
+    auto* winners = winner.defined() ? winner.data<uint8_t>() : nullptr;
     const int64_t grain =
         std::max<int64_t>(1, elementwise_grain / (q * c * o.kernel.h * o.kernel.w));
     const auto channels = [&](int64_t begin, int64_t end) {
       for (int64_t line = begin; line < end; ++line)
         pool_channels(o, x.shape(), line % p, q, from + line / p * of_image, to + line * q * c,
-                      winners + line * q * c);
+                      from_winner(winners, line * q * c));
     };
     const auto planes = [&](int64_t begin, int64_t end) {
       PaddedRows<Wide<T>> rows(o, x.size(2), q);
@@ -202,7 +208,7 @@ void max_pool2d(const PoolWindows& o, const Tensor& x, const Tensor& y, const Te
                       last = std::min({p, first + end - begin, first + rows.lines});
         rows.read(from + begin / p * of_image, h, first, last);
         for (int64_t line = first; line < last; ++line, ++begin)
-          pool_plane(o, rows, h, line, q, to + begin * q, winners + begin * q);
+          pool_plane(o, rows, h, line, q, to + begin * q, from_winner(winners, begin * q));
       }
     };
     c == 1 ? parallel_for(y.size(0) * p, grain, planes)

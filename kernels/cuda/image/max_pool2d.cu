@@ -106,17 +106,65 @@ struct Greatest<T, N, true> {
   }
 };
 
+/// The same without numbers, for which two elements are compared by one instruction.
+template <class T, int N>
+struct GreatestValues {
+  static constexpr bool pairs = in_pairs<T, N>;
+  static constexpr int parts = pairs ? N / 2 : N;
+  std::conditional_t<pairs, unsigned, wide<T>> best[parts];
+
+  __device__ GreatestValues(bool any, int) {
+#pragma unroll
+    for (int k = 0; k < parts; ++k)
+      if constexpr (pairs) {
+        const auto lowest = device::narrow_pair(-INFINITY, -INFINITY, T{});
+        best[k] = any ? reinterpret_cast<const unsigned&>(lowest) : 0;
+      } else {
+        best[k] = any ? -std::numeric_limits<wide<T>>::infinity() : wide<T>(0);
+      }
+  }
+  __device__ void take(const device::Raw<T, N>& raw, int) {
+    if constexpr (pairs) {
+      using Pair = decltype(device::narrow_pair(0.F, 0.F, T{}));
+#pragma unroll
+      for (int k = 0; k < parts; ++k) {
+        const unsigned word = reinterpret_cast<const device::Pack<unsigned, parts>&>(raw).at[k];
+        const auto greatest = __hmax2_nan(reinterpret_cast<const Pair&>(best[k]),
+                                          reinterpret_cast<const Pair&>(word));
+        best[k] = reinterpret_cast<const unsigned&>(greatest);
+      }
+    } else {
+      wide<T> v[N];
+      device::widen_pack<T, N>(raw, v);
+#pragma unroll
+      for (int k = 0; k < N; ++k) best[k] = v[k] > best[k] || v[k] != v[k] ? v[k] : best[k];
+    }
+  }
+  __device__ void values(wide<T> (&to)[N]) const {
+    if constexpr (pairs) {
+      device::widen_pack<T, N>(reinterpret_cast<const device::Raw<T, N>&>(best), to);
+    } else {
+#pragma unroll
+      for (int k = 0; k < N; ++k) to[k] = best[k];
+    }
+  }
+};
+template <class T, int N, bool numbered>
+using Found = std::conditional_t<numbered, Greatest<T, N>, GreatestValues<T, N>>;
+
 /// The greatest elements of the window at a line and column of y. `rows` x `columns` of them are
 /// asked for at once, which are whole rows of it where `rows` is more than 1. What would lie behind
 /// the last row or column is that one again, which changes nothing.
-template <class T, int N, bool planes, int rows, int columns>
-__device__ Greatest<T, N> greatest_of(const ImageLanes<const T, N, planes>& from, const Pooling& o,
-                                      uint32_t packs, uint32_t line, uint32_t column) {
+template <class T, int N, bool planes, int rows, int columns, bool numbered>
+__device__ Found<T, N, numbered> greatest_of(const ImageLanes<const T, N, planes>& from,
+                                             const Pooling& o, uint32_t packs, uint32_t line,
+                                             uint32_t column) {
   const int row0 = static_cast<int>(line * o.stride_h.number) - o.pad_h;
   const int column0 = static_cast<int>(column * o.stride_w.number) - o.pad_w;
   const WindowSpan down(o.dilation_h, row0, o.kernel_h, o.h);
   const WindowSpan across(o.dilation_w, column0, o.kernel_w, o.w);
-  Greatest<T, N> greatest(down.any() && across.any(), down.first * o.kernel_w + across.first);
+  Found<T, N, numbered> greatest(down.any() && across.any(),
+                                 down.first * o.kernel_w + across.first);
   for (int r0 = down.first; r0 < down.last; r0 += rows)
     for (int s0 = across.first; s0 < across.last; s0 += columns) {
       device::Raw<T, N> raw[rows][columns];
@@ -142,7 +190,7 @@ __device__ Greatest<T, N> greatest_of(const ImageLanes<const T, N, planes>& from
 }
 
 /// A thread a window of N images or channels.
-template <class T, int N, bool planes, int rows, int columns>
+template <class T, int N, bool planes, int rows, int columns, bool numbered>
 __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 3 : 2)
     max_pool2d_kernel(const T* x, T* y, unsigned char* winners, const __grid_constant__ Pooling o,
                       const __grid_constant__ ImageWalk walk, unsigned count) {
@@ -150,17 +198,18 @@ __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 3 : 2)
   if (i >= count) return;
   const ImageWalk::Place at = walk.place(i);
   const auto from = walk.lanes<N, planes>(x, static_cast<unsigned>(o.h * o.w), at);
-  const auto greatest =
-      greatest_of<T, N, planes, rows, columns>(from, o, walk.packs.number, at.line, at.column);
+  const auto greatest = greatest_of<T, N, planes, rows, columns, numbered>(
+      from, o, walk.packs.number, at.line, at.column);
   wide<T> best[N];
   greatest.values(best);
   const unsigned to = walk.own_place<planes>(at);
   walk.own<N, planes>(y, at).store(to, best);
-  walk.own_bytes<N, planes>(winners, at).store(to, greatest.template numbers<!planes>());
+  if constexpr (numbered)
+    walk.own_bytes<N, planes>(winners, at).store(to, greatest.template numbers<!planes>());
 }
 
 /// The same of planes that are held.
-template <class T>
+template <class T, bool numbered>
 __global__ void __launch_bounds__(HeldPlanes::threads)
     max_pool2d_held_kernel(const T* x, T* y, unsigned char* winners,
                            const __grid_constant__ Pooling o,
@@ -175,52 +224,61 @@ __global__ void __launch_bounds__(HeldPlanes::threads)
   planes.for_each_pixel([&](uint32_t plane, uint32_t line, uint32_t column) {
     const ImageLanes<const T, N, true> from{reinterpret_cast<const T*>(memory) + plane * size,
                                             size};
-    const auto greatest = greatest_of<T, N, true, 1, 3>(from, o, 1, line, column);
+    const auto greatest = greatest_of<T, N, true, 1, 3, numbered>(from, o, 1, line, column);
     wide<T> best[N];
     greatest.values(best);
     const uint32_t to = line * planes.columns.number + column, first = plane * pixels;
     ImageLanes<T, N, true>{reinterpret_cast<T*>(held_y) + first, pixels}.store(to, best);
-    ByteLanes<N, true>{reinterpret_cast<unsigned char*>(held_winners) + first, pixels}.store(
-        to, greatest.template numbers<false>());
+    if constexpr (numbered)
+      ByteLanes<N, true>{reinterpret_cast<unsigned char*>(held_winners) + first, pixels}.store(
+          to, greatest.template numbers<false>());
   });
   __syncthreads();
   planes.store(held_y, y, after);
-  planes.store(held_winners, winners, planes.packs(pixels));
+  if constexpr (numbered) planes.store(held_winners, winners, planes.packs(pixels));
+}
+
+template <class T, bool numbered>
+void pool(const PoolWindows& o, const Tensor& x, const Tensor& y, const Tensor& winner,
+          Stream stream) {
+  using D = device_type<T>;
+  const Pooling plan(o, x, y);
+  const bool aligned = aligned16(x, y, winner);
+  auto* const winners = numbered ? winner.data<uint8_t>() : nullptr;
+  const size_t bytes[] = {image_bytes(x), image_bytes(y), numbered ? image_bytes(winner) : 0};
+  if (const HeldPlanes planes = held_planes(y, {bytes[0], bytes[1], bytes[2]});
+      planes.count > 0 && aligned) {
+    max_pool2d_held_kernel<D, numbered>
+        <<<grid_of("max_pool2d", x.size(0) / planes.count), HeldPlanes::threads,
+           planes.count*(bytes[0] + bytes[1] + bytes[2]), native(stream)>>>(
+            pointer<T>(x), pointer<T>(y), winners, plan, planes);
+    return BS_CUDA_CHECK_LAUNCH("max_pool2d");
+  }
+  visit_image_lanes<T>(
+      aligned, x, y,
+      [&]<int N, bool planes>(std::integral_constant<int, N>, std::bool_constant<planes>) {
+        // Planes, whose elements come one by one, have registers for a few.
+        constexpr int most_rows = planes ? 1 : 3;
+        const bool whole = o.kernel.h <= most_rows && o.kernel.w <= 3;
+        const auto kernel = whole ? max_pool2d_kernel<D, N, planes, most_rows, 3, numbered>
+                                  : max_pool2d_kernel<D, N, planes, 1, 3, numbered>;
+        walk_images<N, planes>(
+            "max_pool2d", y, [&](int64_t image, const ImageWalk& walk, unsigned count) {
+              kernel<<<grid_of("max_pool2d", ceil_div(count, 256)), 256, 0, native(stream)>>>(
+                  pointer<T>(x) + image * of_image(x), pointer<T>(y) + image * of_image(y),
+                  numbered ? winners + image * of_image(y) : nullptr, plan, walk, count);
+              BS_CUDA_CHECK_LAUNCH("max_pool2d");
+            });
+      });
 }
 
 }  // namespace
 
 void max_pool2d(const PoolWindows& o, const Tensor& x, const Tensor& y, const Tensor& winner,
                 Stream stream) {
-  const Pooling plan(o, x, y);
-  const bool aligned = aligned16(x, y, winner);
   visit_floating("max_pool2d", x.dtype(), [&]<class T>(Type<T>) {
-    using D = device_type<T>;
-    const size_t bytes[] = {image_bytes(x), image_bytes(y), image_bytes(winner)};
-    if (const HeldPlanes planes = held_planes(y, {bytes[0], bytes[1], bytes[2]});
-        planes.count > 0 && aligned) {
-      max_pool2d_held_kernel<D>
-          <<<grid_of("max_pool2d", x.size(0) / planes.count), HeldPlanes::threads,
-             planes.count*(bytes[0] + bytes[1] + bytes[2]), native(stream)>>>(
-              pointer<T>(x), pointer<T>(y), winner.data<uint8_t>(), plan, planes);
-      return BS_CUDA_CHECK_LAUNCH("max_pool2d");
-    }
-    visit_image_lanes<T>(
-        aligned, x, y,
-        [&]<int N, bool planes>(std::integral_constant<int, N>, std::bool_constant<planes>) {
-          // Planes, whose elements come one by one, have registers for a few.
-          constexpr int most_rows = planes ? 1 : 3;
-          const bool whole = o.kernel.h <= most_rows && o.kernel.w <= 3;
-          const auto kernel = whole ? max_pool2d_kernel<D, N, planes, most_rows, 3>
-                                    : max_pool2d_kernel<D, N, planes, 1, 3>;
-          walk_images<N, planes>(
-              "max_pool2d", y, [&](int64_t image, const ImageWalk& walk, unsigned count) {
-                kernel<<<grid_of("max_pool2d", ceil_div(count, 256)), 256, 0, native(stream)>>>(
-                    pointer<T>(x) + image * of_image(x), pointer<T>(y) + image * of_image(y),
-                    winner.data<uint8_t>() + image * of_image(y), plan, walk, count);
-                BS_CUDA_CHECK_LAUNCH("max_pool2d");
-              });
-        });
+    winner.defined() ? pool<T, true>(o, x, y, winner, stream)
+                     : pool<T, false>(o, x, y, winner, stream);
   });
 }
 

@@ -2,10 +2,8 @@
 
 #include <bs/kernels/binary.h>
 #include <bs/kernels/compare.h>
+#include <bs/kernels/operand.h>
 #include <bs/kernels/reduce_kinds.h>
-#include <bs/kernels/rounding.h>
-#include <bs/kernels/unary.h>
-#include <bs/kernels/where.h>
 
 namespace bs {
 
@@ -27,16 +25,24 @@ Tensor logical_and(const Tensor& a, const Tensor& b) { return mul(truth(a), trut
 Tensor logical_or(const Tensor& a, const Tensor& b) { return maximum(truth(a), truth(b)); }
 Tensor logical_xor(const Tensor& a, const Tensor& b) { return ne(truth(a), truth(b)); }
 
+namespace {
+bool all_close_any(const char* op, const Tensor& a, const Tensor& b, const CloseOptions& options) {
+  const Common c = common(op, a, b);
+  if (c.shape.product() == 0) return true;
+  const Tensor close = Tensor::empty({}, boolean, c.device);
+  BS_DISPATCH(c.device, all_close, expand(a, c.dtype, c.shape).tensor,
+              expand(b, c.dtype, c.shape).tensor, options, close);
+  return close.item() != 0;
+}
+}  // namespace
+
 bool equal(const Tensor& a, const Tensor& b) {
   check_same_device("equal", a, b);
-  return a.shape() == b.shape() && any(ne(a, b)).item() == 0;
+  return a.shape() == b.shape() && all_close_any("equal", a, b, {0, 0, false});
 }
 
 bool allclose(const Tensor& a, const Tensor& b, const CloseOptions& options) {
-  const Tensor bound = add(mul(abs(b), options.rtol), options.atol);
-  Tensor close = where(isfinite(b), le(abs(sub(a, b)), bound), eq(a, b));
-  if (options.equal_nan) close = maximum(close, mul(isnan(a), isnan(b)));
-  return all(close).item() != 0;
+  return all_close_any("allclose", a, b, options);
 }
 
 }  // namespace bs

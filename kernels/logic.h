@@ -1,5 +1,6 @@
 #pragma once
 /** @file Questions about all elements. */
+#include <bs/kernels/dispatch.h>
 #include <bs/kernels/reduce.h>
 
 namespace bs {
@@ -27,7 +28,13 @@ struct CloseOptions {
   bool equal_nan = false;  ///< whether NaN is close to NaN
 };
 /** @brief Whether |a - b| <= atol + rtol |b| everywhere; shapes broadcast. An infinity is close to
- *  itself alone. Waits for the device. */
+ *  itself alone. 16-bit floats are compared in f32. Waits for the device.
+ *  @throws Error when devices differ or shapes do not broadcast. */
 bool allclose(const Tensor& a, const Tensor& b, const CloseOptions& options = {});
+
+/// Whether all elements are close goes to `close`, a bool. Both are of one dtype and shape, in any
+/// strides.
+BS_BACKENDS(void all_close(const Tensor& a, const Tensor& b, const CloseOptions& options,
+                           const Tensor& close, Stream stream))
 
 }  // namespace bs

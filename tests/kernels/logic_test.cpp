@@ -1,5 +1,6 @@
 #include <bs/kernels/binary.h>
 #include <bs/kernels/compare.h>
+#include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/logic.h>
 #include <bs/kernels/sort.h>
@@ -107,6 +108,75 @@ TEST_CASE("bools in words of four, beside rows, columns and numbers") {
         CHECK(ones[i] == a[i]);
       }
     }
+}
+
+TEST_CASE("equal and allclose find the one element that differs") {
+  const int64_t n = large_on_gpu(1 << 22, 1 << 14) + 3;
+  for (const DType dtype : {f64, f32, f16, bf16, i64, i32, u8}) {
+    const std::string name = to_string(dtype);
+    CAPTURE(name);
+    const Tensor x = full({n}, 3, dtype, test_device());
+    Tensor y = full({n}, 3, dtype, test_device());
+    CHECK(equal(x, y));
+    CHECK(allclose(x, y));
+    for (const int64_t place : {int64_t{0}, int64_t{7}, n / 2, n - 4, n - 1}) {
+      fill(y.slice(0, place, place + 1), 4);
+      CHECK(!equal(x, y));
+      CHECK(!allclose(x, y));
+      CHECK(!equal(y, x));
+      CHECK(allclose(x, y, {0.25, 0}));
+      CHECK(!allclose(x, y, {0.2, 0}));
+      CHECK(allclose(y, x, {0, 1}));
+      CHECK(equal(x.slice(0, place + 1, n), y.slice(0, place + 1, n)));
+      fill(y.slice(0, place, place + 1), 3);
+    }
+  }
+}
+
+TEST_CASE("allclose beside rows, columns and transposes, and of bools") {
+  const Reference rows = some_bools({1, 40}, 2), columns = some_bools({33, 1}, 1);
+  Reference sum({33, 40});
+  for (int64_t i = 0; i < 33; ++i)
+    for (int64_t j = 0; j < 40; ++j) sum.at({i, j}) = rows.at({0, j});
+  for (const DType dtype : {f32, bf16, i64, boolean}) {
+    const auto on = [&](const Reference& r) { return r.tensor(dtype, test_device()); };
+    CHECK(allclose(on(sum), on(rows)));
+    CHECK(allclose(on(rows), on(sum)));
+    CHECK(!allclose(on(sum), on(columns)));
+    const Tensor turned = contiguous(on(sum).transpose(0, 1)).transpose(0, 1);
+    CHECK(equal(on(sum), turned));
+    CHECK(equal(turned, on(sum)));
+    CHECK(!equal(on(rows), on(sum)));
+  }
+  CHECK(equal(zeros({0, 3}, f32, test_device()), zeros({0, 3}, f32, test_device())));
+  CHECK(equal(full({3}, 2, i32, test_device()), full({3}, 2, f64, test_device())));
+  CHECK_THROWS_WITH_AS(allclose(zeros({2}, f32, test_device()), zeros({3}, f32, test_device())),
+                       doctest::Contains("allclose"), Error);
+}
+
+TEST_CASE("allclose of values that are not finite, and of integers beyond doubles") {
+  const double inf = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const DType dtype : {f64, f32, f16, bf16}) {
+    const auto one = [&](double v) { return full({9}, v, dtype, test_device()); };
+    CHECK(allclose(one(inf), one(inf)));
+    CHECK(!allclose(one(inf), one(-inf)));
+    CHECK(!allclose(one(1), one(inf), {0.5, 1}));
+    CHECK(!allclose(one(inf), one(1), {0.5, 1}));
+    CHECK(!allclose(one(nan), one(nan)));
+    CHECK(!allclose(one(nan), one(0), {inf, inf, true}));
+    CHECK(allclose(one(nan), one(nan), {1e-5, 1e-8, true}));
+    CHECK(!allclose(one(nan), one(1), {1e-5, 1e-8, true}));
+    CHECK(!equal(one(nan), one(nan)));
+    CHECK(equal(one(0), one(-0.0)));
+  }
+  const int64_t most = std::numeric_limits<int64_t>::max();
+  const Tensor a = on_device(Tensor::from<int64_t>({most, -most}, {2}));
+  const Tensor b = on_device(Tensor::from<int64_t>({most - 1, 1 - most}, {2}));
+  CHECK(!equal(a, b));
+  CHECK(allclose(a, b, {0, 1}));
+  CHECK(!allclose(a, b, {0, 0.5}));
+  CHECK(!allclose(a, on_device(Tensor::from<int64_t>({-most, most}, {2})), {1, 0}));
 }
 
 TEST_CASE("argmin finds the first of the smallest, in every way through") {

@@ -1,14 +1,11 @@
 #include <bs/kernels/reduce.h>
 
 #include <bs/kernels/binary.h>
-#include <bs/kernels/compare.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/gather.h>
-#include <bs/kernels/reduce_gradient.h>
 #include <bs/kernels/reduce_kinds.h>
 #include <bs/kernels/unary.h>
-#include <bs/kernels/where.h>
 
 #include <algorithm>
 #include <cmath>
@@ -137,22 +134,8 @@ Tensor sum_in(DType dtype, const char* op, const Tensor& x, const Axes& axes, bo
   const Plan p = plan(op, x, axes, keepdim);
   return scaled_sum(p, scale, dtype).view(p.shape);
 }
-/// In the dtype of sums.
-Tensor wide_sum(const char* op, const Tensor& x, const Axes& axes, bool keepdim, double scale) {
-  return sum_in(sum_dtype(x.dtype()), op, x, axes, keepdim, scale);
-}
-
 void check_floating(const char* op, const Tensor& x) {
   if (!is_floating(x.dtype())) detail::unsupported_dtype(op, x.dtype(), "f64, f32, f16 or bf16");
-}
-
-/// dy with the reduced axes, of extent 1, put back.
-Tensor with_reduced_axes(const char* op, const Tensor& dy, const Shape& x_shape, const Axes& axes,
-                         bool keepdim) {
-  const Shape expected = reduced_shape(op, x_shape, axes, keepdim);
-  BS_CHECK(dy.shape() == expected, "{}: dy of shape {} for a result of shape {}", op, dy.shape(),
-           expected);
-  return keepdim ? dy : reshape(dy, reduced_shape(op, x_shape, axes, true));
 }
 
 /// A reduction that one of its kind completes where several runs of axes are reduced in turns, each
@@ -169,6 +152,10 @@ Tensor in_turns(const char* op, const Tensor& x, const Axes& axes, bool keepdim,
 }
 
 }  // namespace
+
+Tensor wide_sum(const char* op, const Tensor& x, const Axes& axes, bool keepdim, double scale) {
+  return sum_in(sum_dtype(x.dtype()), op, x, axes, keepdim, scale);
+}
 
 Tensor sum_of_squares(const char* op, const Tensor& x, const Axes& axes, bool keepdim) {
   check_floating(op, x);
@@ -332,67 +319,6 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
     if (i < extra || extent != x.size(i)) axes.push_back(i);
   }
   return sum(x, axes, true).view(shape);
-}
-
-Tensor sum_backward(const Shape& x_shape, const Tensor& dy, const Axes& axes, bool keepdim) {
-  return with_reduced_axes("sum_backward", dy, x_shape, axes, keepdim).expand(x_shape);
-}
-
-Tensor mean_backward(const Shape& x_shape, const Tensor& dy, const Axes& axes, bool keepdim) {
-  const Tensor kept = with_reduced_axes("mean_backward", dy, x_shape, axes, keepdim);
-  const int64_t n = kept.numel() == 0 ? 1 : x_shape.product() / kept.numel();
-  return mul(kept, 1 / static_cast<double>(n)).expand(x_shape);
-}
-
-namespace {
-/// factor (x - mean), both kept in the dtype of sums, so that x - mean loses nothing to the
-/// rounding of the mean. @param[in] factor of the shape of sum(x, axes, true)
-Tensor scaled_deviation(const char* op, const Tensor& x, const Axes& axes, const Tensor& factor) {
-  check_floating(op, x);
-  check_same_device(op, x, factor);
-  const Tensor in = elementwise_operand(x);
-  Tensor dx = Tensor::empty_like(in);
-  if (dx.numel() == 0) return dx;
-  const Tensor mean = wide_sum(op, x, axes, true, 1 / each_of(op, x, axes));
-  BS_DISPATCH(dx.device(), var_backward, in, mean.expand(x.shape()), factor.expand(x.shape()), dx);
-  return dx;
-}
-
-/// 1 / (n - correction), infinite where nothing is left.
-double share_of_each(const char* op, const Tensor& x, const Axes& axes, double correction) {
-  return 1 / std::max(0.0, each_of(op, x, axes) - correction);
-}
-}  // namespace
-
-Tensor var_backward(const Tensor& x, const Tensor& dy, const Axes& axes, bool keepdim,
-                    double correction) {
-  const char* op = "var_backward";
-  const Tensor kept = with_reduced_axes(op, dy, x.shape(), axes, keepdim);
-  const double scale = 2 * share_of_each(op, x, axes, correction);
-  return scaled_deviation(op, x, axes, mul(cast(kept, sum_dtype(x.dtype())), scale));
-}
-
-Tensor stddev_backward(const Tensor& x, const Tensor& y, const Tensor& dy, const Axes& axes,
-                       bool keepdim, double correction) {
-  const char* op = "stddev_backward";
-  check_same_shape(op, y, dy);
-  const DType wide = sum_dtype(x.dtype());
-  const Tensor kept = cast(with_reduced_axes(op, dy, x.shape(), axes, keepdim), wide);
-  const Tensor result = cast(with_reduced_axes(op, y, x.shape(), axes, keepdim), wide);
-  const Tensor share = mul(div(kept, result), share_of_each(op, x, axes, correction));
-  return scaled_deviation(op, x, axes, where(eq(result, 0), 0, share));
-}
-
-Tensor extremum_backward(const Tensor& x, const Tensor& y, const Tensor& dy, const Axes& axes,
-                         bool keepdim) {
-  const char* op = "extremum_backward";
-  check_same_shape(op, y, dy);
-  const Tensor chosen = eq(x, with_reduced_axes(op, y, x.shape(), axes, keepdim));
-  // In the dtype of sums: f16 has no number for a count above 65504.
-  const DType wide = sum_dtype(dy.dtype());
-  const Tensor kept = cast(with_reduced_axes(op, dy, x.shape(), axes, keepdim), wide);
-  const Tensor share = div(kept, cast(sum(chosen, axes, true), wide));
-  return where(chosen, cast(share, dy.dtype()), 0);
 }
 
 }  // namespace bs

@@ -5,6 +5,8 @@
 
 namespace bs {
 
+/** @brief `scale` times the sum over `axes`, in the dtype of sums. */
+Tensor wide_sum(const char* op, const Tensor& x, const Axes& axes, bool keepdim, double scale);
 /** @brief The sum of x^2 over `axes`, in the dtype of sums; x is floating. */
 Tensor sum_of_squares(const char* op, const Tensor& x, const Axes& axes, bool keepdim);
 /** @brief The product likewise; of i64 also, where it wraps around. */
@@ -17,9 +19,11 @@ Tensor any_true(const char* op, const Tensor& x, const Axes& axes, bool keepdim)
 /** @brief Whether each is. */
 Tensor all_true(const char* op, const Tensor& x, const Axes& axes, bool keepdim);
 
-/// Along the middle axis of dense x [outer, n, inner]. y [outer, inner] of the first two is in the
-/// dtype of sums; argmin gives i64, the others take and give bools.
+/// Along the middle axis of dense x [outer, n, inner]. y [outer, inner] of the first three is in
+/// the dtype of sums; argmin gives i64, the others take and give bools.
 BS_BACKENDS(void sum_of_squares(const Tensor& x, const Tensor& y, Stream stream);
+            /// How many equal the number that `to` [outer, inner], of x's dtype, names.
+            void count_equal(const Tensor& x, const Tensor& to, const Tensor& y, Stream stream);
             void product(const Tensor& x, const Tensor& y, Stream stream);
             void argmin(const Tensor& x, const Tensor& y, Stream stream);
             void any_true(const Tensor& x, const Tensor& y, Stream stream);

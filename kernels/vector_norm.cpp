@@ -56,13 +56,13 @@ Tensor vector_norm_backward(const Tensor& x, const Tensor& y, const Tensor& dy, 
                             const Axes& axes, bool keepdim) {
   const char* op = "vector_norm_backward";
   if (std::isinf(p)) return mul(sign(x), extremum_backward(abs(x), y, dy, axes, keepdim));
-  const Tensor length = beside(op, y, x, axes), gradient = beside(op, dy, x, axes);
   if (p == 2) {
-    const Tensor in = elementwise_operand(x);
-    Tensor dx = Tensor::empty_like(in);
-    if (dx.numel() > 0) BS_DISPATCH(dx.device(), vector_norm_backward, in, length, gradient, dx);
-    return dx;
+    const ReducedOperands of(op, x, axes);
+    const Tensor length = of.result(op, y), gradient = of.result(op, dy);
+    if (x.numel() > 0) BS_DISPATCH(x.device(), vector_norm_backward, of.x, length, gradient, of.dx);
+    return of.dx.view(x.shape());
   }
+  const Tensor length = beside(op, y, x, axes), gradient = beside(op, dy, x, axes);
   const Tensor wide = widened(op, x);
   if (p == 1) return cast(mul(sign(wide), gradient), x.dtype());
   const Tensor ratio = where(eq(length, 0), 0, div(wide, length));
@@ -75,11 +75,10 @@ Tensor logsumexp_backward(const Tensor& x, const Tensor& y, const Tensor& dy, co
   const char* op = "logsumexp_backward";
   BS_CHECK(keepdim ? y.rank() == x.rank() : y.shape() == dy.shape(), "{}: dy {} for a result {}",
            op, dy.shape(), y.shape());
-  const Tensor sums = beside(op, y, x, axes), gradient = beside(op, dy, x, axes);
-  const Tensor in = elementwise_operand(x);
-  Tensor dx = Tensor::empty_like(in);
-  if (dx.numel() > 0) BS_DISPATCH(dx.device(), logsumexp_backward, in, sums, gradient, dx);
-  return dx;
+  const ReducedOperands of(op, x, axes);
+  const Tensor sums = of.result(op, y), gradient = of.result(op, dy);
+  if (x.numel() > 0) BS_DISPATCH(x.device(), logsumexp_backward, of.x, sums, gradient, of.dx);
+  return of.dx.view(x.shape());
 }
 
 }  // namespace bs

@@ -243,9 +243,7 @@ template <class F>
 void count_true(const Tensor& x, const Tensor& y, F is) {
   const Tensor counts = Tensor::empty(y.shape(), i64, y.device());
   reduce_to<Sum>("sum", x, counts, 1);
-  const int64_t* const from = counts.data<int64_t>();
-  bool* const out = y.data<bool>();
-  for (int64_t i = 0; i < y.numel(); ++i) out[i] = is(from[i]);
+  std::transform(counts.data<int64_t>(), counts.data<int64_t>() + y.numel(), y.data<bool>(), is);
 }
 
 }  // namespace
@@ -259,6 +257,12 @@ void sum_of_squares(const Tensor& x, const Tensor& y, Stream) {
                  [&]<class T>(Type<T>) { reduce<Sum, Wide<T>, T>(x, Square{}, y, 1); });
 }
 
+void count_equal(const Tensor& x, const Tensor& to, const Tensor& y, Stream) {
+  visit_floating("extremum_backward", x.dtype(), [&]<class T>(Type<T>) {
+    reduce<Sum, Wide<T>, T>(x, EqualTo<Wide<T>, T>{to.data<T>()}, y, 1);
+  });
+}
+
 void product(const Tensor& x, const Tensor& y, Stream) { reduce_to<Product>("prod", x, y, 1); }
 
 /// In two passes.
@@ -267,8 +271,7 @@ void squared_deviation(const Tensor& x, const Tensor& mean, const Tensor& y, dou
   const Tensor around = mean.defined() ? mean : Tensor::empty_like(y);
   sum(x, around, 1 / static_cast<double>(x.size(1)), stream);
   visit_floating("var", x.dtype(), [&]<class T>(Type<T>) {
-    using W = Wide<T>;
-    reduce<Sum, W, T>(x, SquaredDeviation<W>{around.data<W>()}, y, scale);
+    reduce<Sum, Wide<T>, T>(x, SquaredDeviation<Wide<T>>{around.data<Wide<T>>()}, y, scale);
   });
 }
 

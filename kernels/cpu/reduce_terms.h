@@ -101,6 +101,15 @@ struct SquaredDeviation {
     return (x - mean[result]) * (x - mean[result]);
   }
 };
+/// 1 where x is the number of its result, else 0.
+template <class W, class T>
+struct EqualTo {
+  const T* number;
+  template <class V>
+  V operator()(V x, int64_t result) const {
+    return x == static_cast<W>(number[result]) ? V{} + W(1) : V{};
+  }
+};
 
 /// e^(x - shift), one shift a result.
 template <class W>

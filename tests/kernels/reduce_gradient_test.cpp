@@ -108,6 +108,39 @@ TEST_CASE("gradients of reductions over any axes, in every dtype") {
         for (const bool keepdim : {false, true}) check_gradient(g, c, dtype, keepdim);
 }
 
+TEST_CASE("gradients of reductions over rows that a block holds or not, and over columns") {
+  const ReductionCase cases[] = {{{3, 70000}, {1}},   {{5, 4096}, {1}}, {{600, 333}, {1}},
+                                 {{4000, 3}, {1}},    {{1, 9000}, {1}}, {{300, 1032}, {0}},
+                                 {{4, 90, 136}, {1}}, {{9000, 5}, {0}}, {{70, 1}, {0}}};
+  for (const Gradient& g : gradients)
+    for (const ReductionCase& c : cases)
+      for (const DType dtype : {f64, f32, f16, bf16}) check_gradient(g, c, dtype, true);
+}
+
+TEST_CASE("what equals an extremum shares its gradient, in every way through") {
+  const ReductionCase cases[] = {{{3, 70000}, {1}},   {{5, 4096}, {1}},   {{60, 33}, {1}},
+                                 {{300, 1032}, {0}},  {{9000, 5}, {0}},   {{4, 90, 136}, {1}},
+                                 {{7, 5, 9}, {0, 2}}, {{40, 11}, {0, 1}}, {{5, 1}, {1}}};
+  for (const ReductionCase& c : cases)
+    for (const DType dtype : {f64, f32, f16, bf16})
+      for (const double sign : {1, -1}) {
+        Reference x(c.shape);
+        for (size_t i = 0; i < x.values.size(); ++i) x[i] = static_cast<double>(i * i % 97 % 13);
+        const Reference y = extremum_of(x, c.axes, false, sign);
+        Reference dy(y.shape), count(y.shape), expected(c.shape);
+        for (size_t r = 0; r < dy.values.size(); ++r) dy[r] = static_cast<double>(r % 7) - 3;
+        for_each_term(c.shape, c.axes, [&](size_t i, size_t r) { count[r] += x[i] == y[r]; });
+        for_each_term(c.shape, c.axes, [&](size_t i, size_t r) {
+          expected[i] = x[i] == y[r] ? dy[r] / count[r] : 0;
+        });
+        const auto on = [&](const Reference& r) { return r.tensor(dtype, test_device()); };
+        const Tensor dx = extremum_backward(on(x), on(y), on(dy), c.axes, false);
+        const double least = dtype == f16 ? 0x1p-25 : 0;
+        check_close("extremum_backward", Reference::of(dx), expected,
+                    epsilon(dtype) * largest(expected) + least);
+      }
+}
+
 TEST_CASE("gradients of reductions over nothing are empty") {
   const Tensor x = on_device(Tensor::empty({0, 3}, f32)), one = on_device(Tensor::empty({0}, f32));
   for (const Gradient& g : gradients)

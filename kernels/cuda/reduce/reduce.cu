@@ -88,6 +88,8 @@ __global__ void __launch_bounds__(block_threads, column_blocks<State, T>)
   const int64_t end = n - begin < length ? n : begin + length;
   State states[N];
   if (column < inner) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) states[i] = output.template begin<T>(matrix * inner + column + i);
     const T* from = x + (matrix * n + begin + threadIdx.y) * inner + column;
     const int64_t step = blockDim.y * inner;
     const auto here = static_cast<unsigned>(end - begin);  // parts fill the GPU: none is long
@@ -241,12 +243,13 @@ void reduce_columns(const T* x, const Shape& shape, Output<State, Term<T>> outpu
 
 template <class State, class T>
 void reduce(const char* op, const Tensor& x, const Tensor& y, double scale, Stream stream,
-            const Tensor& means = {}) {
+            const Tensor& means = {}, const Tensor& numbers = {}) {
   using D = device_type<T>;
   const int64_t outer = x.size(0), n = x.size(1), inner = x.size(2);
   const auto* const from = static_cast<const D*>(x.data());  // bool ones are bytes of 0 or 1
   Output<State, Term<D>> output{y.data(), y.dtype(), static_cast<Term<D>>(scale)};
   if (means.defined()) output.means = static_cast<Term<D>*>(means.data());
+  if (numbers.defined()) output.numbers = numbers.data();
   if (inner == 1) {
     constexpr int N = device::pack_size<D>;
     if (aligned16(x) && n % N == 0) {
@@ -289,6 +292,12 @@ void squared_deviation(const Tensor& x, const Tensor& mean, const Tensor& y, dou
 void sum_of_squares(const Tensor& x, const Tensor& y, Stream stream) {
   visit_floating("vector_norm", x.dtype(), [&]<class T>(Type<T>) {
     reduce<SquareState<wide<device_type<T>>>, T>("vector_norm", x, y, 1, stream);
+  });
+}
+
+void count_equal(const Tensor& x, const Tensor& to, const Tensor& y, Stream stream) {
+  visit_floating("extremum_backward", x.dtype(), [&]<class T>(Type<T>) {
+    reduce<EqualState<wide<device_type<T>>>, T>("extremum_backward", x, y, 1, stream, {}, to);
   });
 }
 

@@ -75,9 +75,19 @@ struct Output {
   void* results;
   DType dtype;  ///< theirs
   W scale;
-  State* states = nullptr;  ///< of parts, where there are several
-  int* done = nullptr;      ///< of a row's, for each blockIdx.x; zero before and after
-  W* means = nullptr;       ///< for those of moments, if they are asked for
+  State* states = nullptr;        ///< of parts, where there are several
+  int* done = nullptr;            ///< of a row's, for each blockIdx.x; zero before and after
+  W* means = nullptr;             ///< for those of moments, if they are asked for
+  const void* numbers = nullptr;  ///< of results, for states that begin with one; of x's type
+
+  /// What the state of a result begins with.
+  template <class T>
+  __device__ State begin(int64_t at) const {
+    State state;
+    if constexpr (requires { state.number; })
+      state.number = device::widen(static_cast<const T*>(numbers)[at]);
+    return state;
+  }
 
   __device__ void store(int64_t at, const State& state) const {
     if constexpr (std::is_same_v<State, MomentState<W>>)
@@ -144,7 +154,8 @@ __global__ void __launch_bounds__(most_row_threads, row_blocks<T>)
   const int64_t here = row < rows ? min(n - blockIdx.y * length, length) : 0;
   int64_t begin = blockIdx.y * length;
   Stretch of = {0, static_cast<unsigned>(here / N), 0};
-  State state;
+  const State none = output.template begin<T>(row < rows ? row : 0);
+  State state = none;
   if constexpr (ends) {
     const T* single = x + row * n + begin;
     of = Stretch::of<N>(single, here);
@@ -152,14 +163,14 @@ __global__ void __launch_bounds__(most_row_threads, row_blocks<T>)
     for (unsigned e = threadIdx.x; e < of.head + of.tail; e += blockDim.x) {
       const unsigned at = e < of.head ? e : e + of.packs * N;
       const device::Raw<T, 1> raw = {single[at]};
-      State one;
+      State one = none;
       add_raw<T, 1>(one, raw, begin + at);
       state.merge(one);
     }
     begin += of.head;
   }
   const auto* from = reinterpret_cast<const device::Raw<T, N>*>(x + row * n + begin);
-  State packs;
+  State packs = none;
   for (unsigned p = threadIdx.x; p < of.packs; p += ahead * blockDim.x) {
     device::Raw<T, N> raw[ahead];
 #pragma unroll

@@ -36,6 +36,19 @@ struct SquareState : SumState<W> {
   __device__ void add(W x, int64_t, W) { this->total += x * x; }
 };
 
+/// How many elements are `number`, which is the result's own.
+template <class W>
+struct EqualState : SumState<W> {
+  W number = 0;
+
+  template <int N>
+  __device__ void add_pack(const W (&x)[N], int64_t) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) this->total += x[i] == number ? W(1) : W(0);
+  }
+  __device__ void add(W x, int64_t, W) { this->total += x == number ? W(1) : W(0); }
+};
+
 template <class W>
 struct ProductState {
   using Result = W;

@@ -115,19 +115,32 @@ __global__ void __launch_bounds__(sum_threads) sum_counts_kernel(int64_t* before
   }
 }
 
-// What is stored as the i-th, of an element at `position`.
+// What is lined up of a true element of a part, and what is stored of it as the i-th of all.
 
-struct FlatCoordinates {
+/// Elements by their place in what a warp has at a time.
+struct Places {
+  using Held = uint16_t;
+  static constexpr int together = bytes;  ///< elements of a thread at a time
+  template <bool aligned>
+  __device__ void load(int64_t, unsigned place, int64_t, Held (&held)[together]) const {
+#pragma unroll
+    for (int i = 0; i < together; ++i) held[i] = static_cast<Held>(place + i);
+  }
+};
+
+struct FlatCoordinates : Places {
   int64_t* to;
-  __device__ void store(int64_t i, int64_t position) const { to[i] = position; }
+  explicit FlatCoordinates(int64_t* to) : to(to) {}
+  __device__ void store(int64_t i, int64_t begin, uint16_t place) const { to[i] = begin + place; }
 };
 
 /// Of a matrix of less than 2^31 elements: both are one store.
-struct PairsOfCoordinates {
+struct PairsOfCoordinates : Places {
   longlong2* to;
   Divisor columns;
-  __device__ void store(int64_t i, int64_t position) const {
-    const auto at = static_cast<uint32_t>(position);
+  PairsOfCoordinates(longlong2* to, Divisor columns) : to(to), columns(columns) {}
+  __device__ void store(int64_t i, int64_t begin, uint16_t place) const {
+    const auto at = static_cast<uint32_t>(begin + place);
     const uint32_t row = columns.divide(at);
     to[i] = {row, at - row * columns.number};
   }
@@ -135,7 +148,7 @@ struct PairsOfCoordinates {
 
 /// Of any shape; `Divided` is Divisor, or an integer for 2^31 elements and more.
 template <class Divided>
-struct AllCoordinates {
+struct AllCoordinates : Places {
   int64_t* to;
   int rank;
   Divided extent[Dims::max_rank];
@@ -143,18 +156,19 @@ struct AllCoordinates {
   AllCoordinates(int64_t* to, const Shape& shape) : to(to), rank(shape.rank()) {
     for (int axis = 0; axis < rank; ++axis) extent[axis] = Divided(shape[axis]);
   }
-  __device__ void store(int64_t i, int64_t position) const {
-    int64_t* const place = to + i * rank;
+  __device__ void store(int64_t i, int64_t begin, uint16_t place) const {
+    int64_t* const coordinates = to + i * rank;
+    int64_t position = begin + place;
 #pragma unroll 1
     for (int axis = rank - 1; axis >= 0; --axis) {
       if constexpr (std::is_same_v<Divided, Divisor>) {
         const auto at = static_cast<uint32_t>(position);
         const uint32_t rest = extent[axis].divide(at);
-        place[axis] = at - rest * extent[axis].number;
+        coordinates[axis] = at - rest * extent[axis].number;
         position = rest;
       } else {
         const int64_t rest = position / extent[axis];
-        place[axis] = position - rest * extent[axis];
+        coordinates[axis] = position - rest * extent[axis];
         position = rest;
       }
     }
@@ -164,17 +178,46 @@ struct AllCoordinates {
 /// Of elements that are selected, themselves.
 template <class U>
 struct Selected {
+  using Held = U;
+  static constexpr int together = std::min(bytes, 64 / static_cast<int>(sizeof(U)));
   const U* x;
   U* to;
-  __device__ void store(int64_t i, int64_t position) const { to[i] = x[position]; }
+
+  /// Those from `place` behind `begin` on, of n.
+  template <bool aligned>
+  __device__ void load(int64_t begin, unsigned place, int64_t n, U (&held)[together]) const {
+    constexpr int N = device::pack_size<U>;
+    const int64_t at = begin + place;
+    if (aligned && at + together <= n) {
+      const auto* from = reinterpret_cast<const uint4*>(x + at);
+#pragma unroll
+      for (int p = 0; p < together / N; ++p) {
+        const uint4 raw = __ldcs(from + p);
+        const auto& pack = reinterpret_cast<const device::Pack<U, N>&>(raw);
+#pragma unroll
+        for (int i = 0; i < N; ++i) held[p * N + i] = pack.at[i];
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < together; ++i)
+        if (at + i < n) held[i] = x[at + i];
+    }
+  }
+  __device__ void store(int64_t i, int64_t, U value) const { to[i] = value; }
 };
 
-/// Warps line their positions up in shared memory, and store them side by side.
+/// Blocks of a multiprocessor that registers must do for: any number where 64-bit divisions need
+/// them, else what the compiler thinks.
+template <class Found>
+inline constexpr int least_blocks = std::is_same_v<Found, AllCoordinates<int64_t>> ? 1 : 0;
+
+/// Warps line what they have of a turn up in shared memory, and store it side by side.
 template <bool aligned, class Found>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, least_blocks<Found>)
     store_kernel(const uint8_t* x, int64_t n, const int64_t* before, Found found) {
+  using Held = typename Found::Held;
   __shared__ int counts[warp];
-  __shared__ uint16_t lined_up[warps][warp * bytes];
+  __shared__ Held lined_up[warps][warp * bytes];
   const int lane = static_cast<int>(threadIdx.x) % warp;
   const int number = static_cast<int>(threadIdx.x) / warp;
   Flags flags[turns];
@@ -192,16 +235,24 @@ __global__ void __launch_bounds__(threads)
   const int64_t begin_of_part = before[blockIdx.x];
 #pragma unroll
   for (int turn = 0; turn < turns; ++turn) {
-    int at = up_to[turn] - static_cast<int>(flags[turn].count());
+    const int64_t first = part_begin + warp_begin(turn);
+    const auto here = static_cast<int>(flags[turn].count());
+    int at = up_to[turn] - here;
+    if (here > 0) {
 #pragma unroll
-    for (int i = 0; i < bytes; ++i)
-      if (flags[turn][i]) lined_up[number][at++] = static_cast<uint16_t>(lane * bytes + i);
+      for (int from = 0; from < bytes; from += Found::together) {
+        Held held[Found::together];
+        found.template load<aligned>(first, lane * bytes + from, n, held);
+#pragma unroll
+        for (int i = 0; i < Found::together; ++i)
+          if (flags[turn][from + i]) lined_up[number][at++] = held[i];
+      }
+    }
     __syncwarp();
     const int count = __shfl_sync(all_lanes, up_to[turn], warp - 1);
     const int begin = __shfl_sync(all_lanes, in_front, turn * warps + number);
-    const int64_t first = part_begin + warp_begin(turn);
     for (int i = lane; i < count; i += warp)
-      found.store(begin_of_part + begin + i, first + lined_up[number][i]);
+      found.store(begin_of_part + begin + i, first, lined_up[number][i]);
     __syncwarp();
   }
 }
@@ -225,8 +276,9 @@ void count_nonzero(const Tensor& x, const Tensor& before, Stream stream) {
 namespace {
 
 template <class Found>
-void store(const Tensor& flags, const Tensor& before, const Found& found, Stream stream) {
-  const auto kernel = aligned16(flags) ? store_kernel<true, Found> : store_kernel<false, Found>;
+void store(const Tensor& flags, const Tensor& before, const Found& found, bool aligned,
+           Stream stream) {
+  const auto kernel = aligned ? store_kernel<true, Found> : store_kernel<false, Found>;
   kernel<<<parts_of(flags), threads, 0, native(stream)>>>(flags_of(flags), flags.numel(),
                                                           before.data<int64_t>(), found);
   BS_CUDA_CHECK_LAUNCH("nonzero");
@@ -235,7 +287,7 @@ void store(const Tensor& flags, const Tensor& before, const Found& found, Stream
 }  // namespace
 
 void nonzero(const Tensor& x, const Tensor& before, const Tensor& coordinates, Stream stream) {
-  const auto run = [&](const auto& found) { store(x, before, found, stream); };
+  const auto run = [&](const auto& found) { store(x, before, found, aligned16(x), stream); };
   int64_t* const to = coordinates.data<int64_t>();
   const bool narrow = x.numel() <= std::numeric_limits<int32_t>::max();
   if (x.rank() == 1) return run(FlatCoordinates{to});
@@ -249,7 +301,8 @@ void masked_select(const Tensor& x, const Tensor& mask, const Tensor& before, co
                    Stream stream) {
   detail::visit_bits(x.dtype(), [&]<class U>(Type<U>) {
     store(mask, before,
-          Selected<U>{static_cast<const U*>(x.data()), static_cast<U*>(values.data())}, stream);
+          Selected<U>{static_cast<const U*>(x.data()), static_cast<U*>(values.data())},
+          aligned16(x, mask), stream);
   });
 }
 

@@ -65,14 +65,6 @@ Tensor written(const Tensor& y, int axis, const Tensor& index, const Tensor& sou
   return y;
 }
 
-/// y with source written to it.
-Tensor scattered(const Tensor& y, int axis, const Tensor& index, const Tensor& source) {
-  return written(y, axis, index, source,
-                 [](const Tensor& i, const Tensor& from, const Tensor& part) {
-                   BS_DISPATCH(part.device(), scatter, part, i, from, part);
-                 });
-}
-
 void check_source(const char* op, const Tensor& x, const Tensor& index, const Tensor& source) {
   check_same_device(op, x, index);
   check_same_device(op, x, source);
@@ -122,29 +114,53 @@ Tensor gather_backward(const Tensor& dy, const Shape& shape, int axis, const Ten
   return added("gather_backward", {}, dx, axis, index, dy);
 }
 
+namespace {
+
+/// Makes y of x, of zeros where that is undefined, and of what is written to it: source, dense or
+/// one number that is seen everywhere.
+Tensor replaced(const Tensor& x, const Tensor& y, int axis, const Tensor& index,
+                const Tensor& source) {
+  if (index.numel() > 0 && covers(index, y, axis) && (!x.defined() || x.is_contiguous())) {
+    const Shape from = around(index.shape(), axis), to = around(y.shape(), axis);
+    BS_DISPATCH(y.device(), scatter, x.defined() ? x.view(to) : x, three_axes(index, axis),
+                source.numel() == 1 ? source.view({1, 1, 1}).expand(from) : source.view(from),
+                y.view(to));
+    return y;
+  }
+  if (x.defined()) {
+    copy(x, y);
+  } else {
+    fill(y, 0);
+  }
+  const Tensor each = source.numel() == 1 ? source.expand(index.shape()) : source;
+  return written(y, axis, index, each, [](const Tensor& i, const Tensor& from, const Tensor& part) {
+    BS_DISPATCH(part.device(), scatter, part, i, from, part);
+  });
+}
+
+}  // namespace
+
 Tensor scatter(const Tensor& x, int axis, const Tensor& index, const Tensor& source) {
   const int at = checked("scatter", x.shape(), index, axis);
   check_source("scatter", x, index, source);
-  if (index.numel() > 0 && x.is_contiguous() && covers(index, x, at)) {
-    const Shape from = around(index.shape(), at), to = around(x.shape(), at);
-    Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-    BS_DISPATCH(x.device(), scatter, x.view(to), three_axes(index, at),
-                contiguous(source).view(from), y.view(to));
-    return y;
-  }
-  return scattered(clone(x), at, index, source);
+  return replaced(x, Tensor::empty(x.shape(), x.dtype(), x.device()), at, index,
+                  contiguous(source));
 }
 
 Tensor detail::scatter_to_zeros(const char* op, const Shape& shape, int axis, const Tensor& index,
                                 const Tensor& source) {
   const int at = checked(op, shape, index, axis);
-  const Tensor y = zeros(shape, source.dtype(), source.device());
+  const Tensor y = Tensor::empty(shape, source.dtype(), source.device());
   check_source(op, y, index, source);
-  return scattered(y, at, index, source);
+  return replaced({}, y, at, index, contiguous(source));
 }
 
 Tensor scatter(const Tensor& x, int axis, const Tensor& index, Scalar source) {
-  return scatter(x, axis, index, full(index.shape(), source.to<double>(), x.dtype(), x.device()));
+  const int at = checked("scatter", x.shape(), index, axis);
+  check_same_device("scatter", x, index);
+  const Shape one = Dims::filled(x.rank(), 1);
+  return replaced(x, Tensor::empty(x.shape(), x.dtype(), x.device()), at, index,
+                  full(one, source.to<double>(), x.dtype(), x.device()));
 }
 
 Tensor scatter_add(const Tensor& x, int axis, const Tensor& index, const Tensor& source) {

@@ -73,7 +73,8 @@ void visit_bits(DType dtype, F&& f) {
 }  // namespace detail
 
 /// x and y [outer, n, inner], source [outer, m, inner], all contiguous; index [outer, m, inner],
-/// any strides. y is made of x, which may be y; where it is undefined source is added to zeros.
+/// any strides. y is made of x, which may be y, or of zeros where x is undefined. What is scattered
+/// may be one number, its strides 0.
 BS_BACKENDS(void gather(const Tensor& x, const Tensor& index, const Tensor& y, Stream stream);
             void scatter(const Tensor& x, const Tensor& index, const Tensor& source,
                          const Tensor& y, Stream stream);

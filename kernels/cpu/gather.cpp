@@ -218,8 +218,12 @@ void replace(const char* op, const Tensor& index, const Tensor& source, const Te
 
 void scatter(const Tensor& x, const Tensor& index, const Tensor& source, const Tensor& y,
              Stream stream) {
-  if (x.data() != y.data()) copy(x, y, stream);
-  replace("scatter", index, source, y);
+  if (!x.defined()) {
+    fill(y, 0, stream);
+  } else if (x.data() != y.data()) {
+    copy(x, y, stream);
+  }
+  replace("scatter", index, contiguous(source), y);
 }
 
 void index_copy(const Tensor& x, const Tensor& indices, const Tensor& source, const Tensor& y,

@@ -113,24 +113,27 @@ __global__ void win_kernel(Places places, int* winner, int64_t count) {
   }
 }
 
+/// Of an m of 0 source is one number.
 template <class U>
 __global__ void write_kernel(const U* source, const int* winner, U* y, int64_t n, int64_t m,
                              int64_t inner, int64_t count) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t at = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; at < count; at += step)
-    if (winner[at] >= 0) y[at] = source[(at / inner / n * m + winner[at]) * inner + at % inner];
+    if (winner[at] >= 0)
+      y[at] = source[m == 0 ? 0 : (at / inner / n * m + winner[at]) * inner + at % inner];
 }
 
 /// Rows of n that are written to, and rows of m that are: one of each in shared memory.
 template <class U>
 struct ScatteredRows {
-  const U *x, *source;
+  const U *x, *source;  ///< x is null for zeros
   U* y;
   int64_t n, m;
+  bool number;  ///< whether source is one
 
   /// Where the winners begin behind the sources.
   __host__ __device__ int64_t offset() const {
-    return (m * static_cast<int64_t>(sizeof(U)) + 15) / 16 * 16;
+    return number ? 0 : (m * static_cast<int64_t>(sizeof(U)) + 15) / 16 * 16;
   }
   int64_t bytes() const { return offset() + n * static_cast<int64_t>(sizeof(int)); }
 };
@@ -145,22 +148,23 @@ __global__ void __launch_bounds__(threads)
   auto* const winners = reinterpret_cast<int*>(reinterpret_cast<char*>(memory) + rows.offset());
   const auto n = static_cast<int>(rows.n), m = static_cast<int>(rows.m);
   const int64_t row = blockIdx.x;
-  hold<U, N>(rows.source + row * m, m, sources);
+  const U number = rows.number ? *rows.source : U(0);
+  if (!rows.number) hold<U, N>(rows.source + row * m, m, sources);
   for (int j = static_cast<int>(threadIdx.x); j < n; j += threads) winners[j] = -1;
   __syncthreads();
   for_each_index(places, row, [&](int k, int at) {
     if (at >= 0) atomicMax(winners + at, k);
   });
   __syncthreads();
-  const auto* const x = reinterpret_cast<const Pack*>(rows.x + row * n);
+  const auto* const x = rows.x ? reinterpret_cast<const Pack*>(rows.x + row * n) : nullptr;
   auto* const y = reinterpret_cast<Pack*>(rows.y + row * n);
 #pragma unroll 2
   for (int p = static_cast<int>(threadIdx.x); p < n / N; p += threads) {
-    Pack pack = x[p];
+    Pack pack = x ? x[p] : Pack{};
     const auto winner = reinterpret_cast<const device::Pack<int, N>*>(winners)[p];
 #pragma unroll
     for (int i = 0; i < N; ++i)
-      if (winner.at[i] >= 0) pack.at[i] = sources[winner.at[i]];
+      if (winner.at[i] >= 0) pack.at[i] = rows.number ? number : sources[winner.at[i]];
     y[p] = pack;
   }
 }
@@ -215,7 +219,8 @@ namespace {
 
 /// Of a place the last that names it, found in memory; then that is written.
 template <class U>
-void scatter_places(const Places& at, const Tensor& source, const Tensor& y, Stream stream) {
+void scatter_places(const Places& at, const Tensor& source, bool number, const Tensor& y,
+                    Stream stream) {
   const int64_t count = source.numel(), all = y.numel();
   const Tensor winner = Tensor::empty({all}, i32, y.device());
   fill(winner, -1, stream);
@@ -223,7 +228,15 @@ void scatter_places(const Places& at, const Tensor& source, const Tensor& y, Str
       at, winner.data<int32_t>(), count);
   write_kernel<<<grid_size(all, threads, y.device()), threads, 0, native(stream)>>>(
       static_cast<const U*>(source.data()), winner.data<int32_t>(), static_cast<U*>(y.data()),
-      y.size(1), source.size(1), y.size(2), all);
+      y.size(1), number ? 0 : source.size(1), y.size(2), all);
+}
+
+/// Whether one number is seen everywhere.
+bool is_number(const Tensor& source) {
+  bool one = true;
+  for (int axis = 0; axis < source.rank(); ++axis)
+    one = one && (source.size(axis) == 1 || source.strides()[axis] == 0);
+  return one;
 }
 
 }  // namespace
@@ -233,19 +246,29 @@ void scatter(const Tensor& x, const Tensor& index, const Tensor& source, const T
   BS_CHECK(source.size(1) < std::numeric_limits<int>::max(), "scatter: {} indices are too many",
            source.size(1));
   const Places at = places(index, y.size(1));
+  const bool number = is_number(source);
   detail::visit_bits(y.dtype(), [&]<class U>(Type<U>) {
-    const ScatteredRows<U> rows{static_cast<const U*>(x.data()),
-                                static_cast<const U*>(source.data()), static_cast<U*>(y.data()),
-                                y.size(1), source.size(1)};
+    const ScatteredRows<U> rows{x.defined() ? static_cast<const U*>(x.data()) : nullptr,
+                                static_cast<const U*>(source.data()),
+                                static_cast<U*>(y.data()),
+                                y.size(1),
+                                source.size(1),
+                                number};
     if (!holds_rows(y, rows.m, rows.bytes())) {
-      if (x.data() != y.data()) copy(x, y, stream);
-      return scatter_places<U>(at, source, y, stream);
+      if (!x.defined()) {
+        fill(y, 0, stream);
+      } else if (x.data() != y.data()) {
+        copy(x, y, stream);
+      }
+      return scatter_places<U>(at, source, number, y, stream);
     }
     const int64_t both = rows.n | rows.m;  // a power of two divides it where it divides both
-    visit_pack<U>(aligned16(x, source, y), both, [&]<int N>(std::integral_constant<int, N>) {
-      scatter_rows_kernel<U, N><<<grid_of("scatter", y.size(0)), threads,
-                                  static_cast<size_t>(rows.bytes()), native(stream)>>>(rows, at);
-    });
+    visit_pack<U>(aligned16(x, y) && (number || aligned16(source)), both,
+                  [&]<int N>(std::integral_constant<int, N>) {
+                    scatter_rows_kernel<U, N>
+                        <<<grid_of("scatter", y.size(0)), threads,
+                           static_cast<size_t>(rows.bytes()), native(stream)>>>(rows, at);
+                  });
   });
   BS_CUDA_CHECK_LAUNCH("scatter");
 }

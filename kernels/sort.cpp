@@ -10,19 +10,31 @@ namespace bs {
 
 namespace {
 
-/// The first k positions of the order along `axis`, which stays where it is.
-Tensor order(const char* op, const Tensor& x, int64_t k, int axis, bool descending) {
-  const int at = normalize_axis(op, axis, x.rank());
-  const int64_t n = x.size(at);
-  BS_CHECK(k >= 0 && k <= n, "{}: {} elements of an axis of {}", op, k, n);
-  const Tensor rows = contiguous(x.transpose(at, -1));
+/// Positions along `axis`, which stays where it is: `count` of each row, by a twin that takes rows
+/// [rows, n] and gives [rows, count].
+template <class Twin>
+Tensor positions(const Tensor& x, int64_t count, int axis, Twin twin) {
+  const int64_t n = x.size(axis);
+  const Tensor rows = contiguous(x.transpose(axis, -1));
   Shape shape = rows.shape();
-  shape[-1] = k;
+  shape[-1] = count;
   const Tensor indices = Tensor::empty(shape, i64, x.device());
   if (indices.numel() > 0)
-    BS_DISPATCH(x.device(), argsort, rows.view({rows.numel() / n, n}),
-                indices.view({indices.numel() / k, k}), descending);
-  return contiguous(indices.transpose(at, -1));
+    twin(rows.view({rows.numel() / n, n}), indices.view({indices.numel() / count, count}));
+  return contiguous(indices.transpose(axis, -1));
+}
+
+void check_count(const char* op, const Tensor& x, int64_t k, int axis) {
+  BS_CHECK(k >= 0 && k <= x.size(axis), "{}: {} elements of an axis of {}", op, k, x.size(axis));
+}
+
+/// The first k positions of the order along `axis`.
+Tensor order(const char* op, const Tensor& x, int64_t k, int axis, bool descending) {
+  const int at = normalize_axis(op, axis, x.rank());
+  check_count(op, x, k, at);
+  return positions(x, k, at, [&](const Tensor& rows, const Tensor& indices) {
+    BS_DISPATCH(x.device(), argsort, rows, indices, descending);
+  });
 }
 
 /// Both without `axis`, of extent 1, unless it is kept.
@@ -50,7 +62,10 @@ Indexed topk(const Tensor& x, int64_t k, int axis, bool largest) {
 Indexed kthvalue(const Tensor& x, int64_t k, int axis, bool keepdim) {
   BS_CHECK(k >= 1, "kthvalue: k is {}; it counts from 1", k);
   const int at = normalize_axis("kthvalue", axis, x.rank());
-  const Tensor indices = contiguous(order("kthvalue", x, k, at, false).slice(at, k - 1, k));
+  check_count("kthvalue", x, k, at);
+  const Tensor indices = positions(x, 1, at, [&](const Tensor& rows, const Tensor& places) {
+    BS_DISPATCH(x.device(), kthvalue, rows, places, k);
+  });
   return shrunk({gather(x, at, indices), indices}, at, keepdim);
 }
 

@@ -40,7 +40,9 @@ inline Tensor argmin(const Tensor& x) { return argmin(x, -1); }
  *  @param[in] shape of x; dy and indices with `axis` in place */
 Tensor sort_backward(const Tensor& dy, const Tensor& indices, const Shape& shape, int axis);
 
-/// Dense x [rows, n]; the first k positions of each row's order to indices [rows, k], i64.
-BS_BACKENDS(void argsort(const Tensor& x, const Tensor& indices, bool descending, Stream stream))
+/// Of dense x [rows, n] positions in each row's order, i64: the first k to indices [rows, k], and
+/// the k-th smallest to indices [rows, 1].
+BS_BACKENDS(void argsort(const Tensor& x, const Tensor& indices, bool descending, Stream stream);
+            void kthvalue(const Tensor& x, const Tensor& indices, int64_t k, Stream stream))
 
 }  // namespace bs

@@ -73,6 +73,22 @@ I* sorted_by_digits(I* items, I* other, int64_t n) {
   return items;
 }
 
+/// Keys and positions of a row's n elements.
+template <class I, class T>
+void list_items(const T* from, int64_t n, bool descending, I* items) {
+  using Key = decltype(key_of(T{}));
+  for (int64_t i = 0; i < n; ++i) {
+    const Key key = key_of(from[i]);
+    items[i] = I(descending ? static_cast<Key>(~key) : key, i);
+  }
+}
+
+/// Whether a key of T and a position of n are one number.
+template <class T>
+bool packs(int64_t n) {
+  return sizeof(T) <= 4 && n <= int64_t{std::numeric_limits<uint32_t>::max()};
+}
+
 /// The first k positions of each row's order, for rows [begin, end).
 template <class I, class T>
 void order_rows(const T* from, int64_t n, int64_t* to, int64_t k, bool descending, int64_t begin,
@@ -83,10 +99,7 @@ void order_rows(const T* from, int64_t n, int64_t* to, int64_t k, bool descendin
   std::vector<I> items(static_cast<size_t>(n)), other(static_cast<size_t>(n));
   for (int64_t r = begin; r < end; ++r) {
     I* first = items.data();
-    for (int64_t i = 0; i < n; ++i) {
-      const Key key = key_of(from[r * n + i]);
-      first[i] = I(descending ? static_cast<Key>(~key) : key, i);
-    }
+    list_items(from + r * n, n, descending, first);
     if (k < std::min(few, n)) {
       std::partial_sort(first, first + k, first + n);
     } else if (n < short_row) {
@@ -95,6 +108,17 @@ void order_rows(const T* from, int64_t n, int64_t* to, int64_t k, bool descendin
       first = sorted_by_digits<digits>(first, other.data(), n);
     }
     for (int64_t j = 0; j < k; ++j) to[r * k + j] = first[j].at();
+  }
+}
+
+/// Position number k, from 0 on, of each row's order, for rows [begin, end).
+template <class I, class T>
+void select_number(const T* from, int64_t n, int64_t* to, int64_t k, int64_t begin, int64_t end) {
+  std::vector<I> items(static_cast<size_t>(n));
+  for (int64_t r = begin; r < end; ++r) {
+    list_items(from + r * n, n, false, items.data());
+    std::nth_element(items.begin(), items.begin() + k, items.end());
+    to[r] = items[static_cast<size_t>(k)].at();
   }
 }
 
@@ -107,9 +131,21 @@ void argsort(const Tensor& x, const Tensor& indices, bool descending, Stream) {
     const T* const from = x.data<T>();
     const int64_t grain = std::max<int64_t>(1, elementwise_grain / (16 * n));
     parallel_for(x.size(0), grain, [&](int64_t begin, int64_t end) {
-      if (sizeof(T) <= 4 && n <= int64_t{std::numeric_limits<uint32_t>::max()})
-        return order_rows<Packed>(from, n, to, k, descending, begin, end);
+      if (packs<T>(n)) return order_rows<Packed>(from, n, to, k, descending, begin, end);
       order_rows<Item>(from, n, to, k, descending, begin, end);
+    });
+  });
+}
+
+void kthvalue(const Tensor& x, const Tensor& indices, int64_t k, Stream) {
+  const int64_t n = x.size(1);
+  int64_t* const to = indices.data<int64_t>();
+  visit_any(x.dtype(), [&]<class T>(Type<T>) {
+    const T* const from = x.data<T>();
+    const int64_t grain = std::max<int64_t>(1, elementwise_grain / (4 * n));
+    parallel_for(x.size(0), grain, [&](int64_t begin, int64_t end) {
+      if (packs<T>(n)) return select_number<Packed>(from, n, to, k - 1, begin, end);
+      select_number<Item>(from, n, to, k - 1, begin, end);
     });
   });
 }

@@ -1,3 +1,4 @@
+#include <bs/kernels/copy.h>
 #include <bs/kernels/cuda/sort_pairs.h>
 #include <bs/kernels/cuda/topk.h>
 #include <bs/kernels/sort.h>
@@ -183,6 +184,13 @@ void argsort(const Tensor& x, const Tensor& indices, bool descending, Stream str
   index_kernel<<<grid_size(results, threads, x.device()), threads, 0, native(stream)>>>(
       static_cast<const uint32_t*>(order.data()), indices.data<int64_t>(), n, k, results);
   BS_CUDA_CHECK_LAUNCH("argsort");
+}
+
+void kthvalue(const Tensor& x, const Tensor& indices, int64_t k, Stream stream) {
+  if (selects_number(x.dtype(), x.size(1))) return select_number(x, indices, k - 1, stream);
+  const Tensor first = Tensor::empty({x.size(0), k}, i64, x.device());
+  argsort(x, first, false, stream);
+  copy(first.slice(1, k - 1, k), indices, stream);
 }
 
 }  // namespace bs::cuda

@@ -52,11 +52,15 @@ struct HeldRanks {
   static __device__ uint32_t place(int pack) { return (pack * blockDim.x + threadIdx.x) * N; }
 
   template <class F>
-  __device__ void each(F&& f) const {
+  __device__ void each_key(F&& f) const {
 #pragma unroll
     for (int p = 0; p < packs; ++p)
 #pragma unroll
-      for (int i = 0; i < N; ++i) f(rank_of(keys[p * N + i], place(p) + i));
+      for (int i = 0; i < N; ++i) f(keys[p * N + i], place(p) + i);
+  }
+  template <class F>
+  __device__ void each(F&& f) const {
+    each_key([&](uint32_t key, uint32_t place) { f(rank_of(key, place)); });
   }
 };
 
@@ -245,6 +249,93 @@ __global__ void __launch_bounds__(Row::threads, Row::blocks)
   put_list(list, count, int64_t{blockIdx.x} * gridDim.y + blockIdx.y, wanted);
 }
 
+/// Elements of the block's row of which a condition holds.
+struct BlockCount {
+  unsigned (*of_warps)[held_threads / warp];  ///< in turns, so that one barrier a count is enough
+  unsigned turn = 0;
+
+  template <class Row, class F>
+  __device__ unsigned operator()(const Row& row, F&& holds) {
+    unsigned count = 0;
+    row.each_key([&](uint32_t key, uint32_t place) { count += holds(key, place) ? 1 : 0; });
+    count = __reduce_add_sync(0xffffffffU, count);
+    turn ^= 1;
+    if (threadIdx.x % warp == 0) of_warps[turn][threadIdx.x / warp] = count;
+    __syncthreads();
+    count = 0;
+#pragma unroll
+    for (int w = 0; w < held_threads / warp; ++w) count += of_warps[turn][w];
+    return count;
+  }
+};
+
+/// The place of number k, from 0 on, in the order of row blockIdx.x. The keys are halved until few
+/// are left, which are ranked. Where these are many of one value, the places are halved.
+template <class Row>
+__global__ void __launch_bounds__(Row::threads, Row::blocks)
+    number_kernel(const typename Row::Element* x, int64_t n, unsigned k, int low_bit,
+                  int64_t* indices) {
+  __shared__ unsigned counts[2][held_threads / warp];
+  __shared__ uint64_t list[short_list];
+  __shared__ unsigned listed;
+  if (threadIdx.x < held_threads / warp) counts[0][threadIdx.x] = counts[1][threadIdx.x] = 0;
+  if (threadIdx.x == 0) listed = 0;
+  const Row row(x + blockIdx.x * n, 0, static_cast<uint32_t>(n), ~0U);
+  __syncthreads();
+  BlockCount count{counts};
+  // The wanted key is within [low, high): more than k reach `low`, k at most reach `high`.
+  uint64_t low = 0, high = uint64_t{1} << 32;
+  unsigned reach_low = blockDim.x * held_keys, reach_high = 0;
+  while (reach_low - reach_high > short_list && high - low > uint64_t{1} << low_bit) {
+    const uint64_t middle = low + (high - low) / 2;
+    const auto bound = static_cast<uint32_t>(middle);
+    const unsigned reached = count(row, [=](uint32_t key, uint32_t) { return key >= bound; });
+    (reached > k ? low : high) = middle;
+    (reached > k ? reach_low : reach_high) = reached;
+  }
+  const auto first = static_cast<uint32_t>(low), width = static_cast<uint32_t>(high - 1 - low);
+  const auto within = [=](uint32_t key) { return key - first <= width; };
+  const unsigned before = k - reach_high;
+  if (reach_low - reach_high > short_list) {
+    uint32_t from = 0, to = static_cast<uint32_t>(n);  // more than `before` lie in front of `to`
+    while (to - from > 1) {
+      const uint32_t middle = from + (to - from) / 2;
+      const unsigned in_front =
+          count(row, [=](uint32_t key, uint32_t place) { return within(key) && place < middle; });
+      (in_front > before ? to : from) = middle;
+    }
+    if (threadIdx.x == 0) indices[blockIdx.x] = from;
+    return;
+  }
+  row.each_key([&](uint32_t key, uint32_t place) {
+    if (within(key)) list[atomicAdd(&listed, 1U)] = rank_of(key, place);
+  });
+  __syncthreads();
+  if (threadIdx.x >= listed) return;
+  const uint64_t mine = list[threadIdx.x];
+  unsigned greater = 0;
+  for (unsigned i = 0; i < listed; ++i) greater += list[i] > mine ? 1 : 0;
+  if (greater == before) indices[blockIdx.x] = ~static_cast<uint32_t>(mine);
+}
+
+/// Threads of a block that holds a row of n elements.
+int threads_of_row(int64_t n) {
+  constexpr uint64_t least = short_list;
+  return static_cast<int>(std::max(least, std::bit_ceil(static_cast<uint64_t>(n)) / held_keys));
+}
+
+/// Calls f(Type<T>) with the device's type of elements of at most 32 bits; bools are bytes.
+template <class F>
+void visit_short(DType dtype, F&& f) {
+  visit_any(dtype, [&]<class T>(Type<T>) {
+    if constexpr (std::is_same_v<T, bool>) {
+      f(Type<uint8_t>{});
+    } else if constexpr (sizeof(T) <= 4) {
+      f(Type<device_type<T>>{});
+    }
+  });
+}
+
 /// Parts that a row is cut into, so that few long rows keep the GPU busy.
 int64_t parts_of(int64_t rows, int64_t n, Device device) {
   constexpr int64_t least = 1 << 14, blocks_each = 2;
@@ -272,9 +363,7 @@ void select(const Tensor& x, Wanted wanted, Stream stream) {
     listed = Tensor::empty({rows, parts * wanted.k}, i64, x.device());
     wanted.ranks = static_cast<uint64_t*>(listed.data());
   }
-  const int threads = held ? static_cast<int>(std::max<uint64_t>(
-                                 64, std::bit_ceil(static_cast<uint64_t>(n)) / held_keys))
-                           : long_threads;
+  const int threads = held ? threads_of_row(n) : long_threads;
   const auto run = [&]<int N>(std::integral_constant<int, N>) {
     if (held) {
       launch<HeldRanks<T, N>>(from, rows, n, parts, threads, wanted, stream);
@@ -282,12 +371,7 @@ void select(const Tensor& x, Wanted wanted, Stream stream) {
       launch<LongRanks<T, N>>(from, rows, n, parts, threads, wanted, stream);
     }
   };
-  constexpr int most = device::pack_size<T>;
-  if (aligned16(x) && n % most == 0) {
-    run(std::integral_constant<int, most>{});
-  } else {
-    run(std::integral_constant<int, 1>{});
-  }
+  visit_pack<T>(aligned16(x), n, run);
   if (parts == 1) return;
   const uint64_t* const ranks = std::exchange(wanted.ranks, nullptr);
   launch<ListedRanks>(ranks, rows, parts * wanted.k, 1, long_threads, wanted, stream);
@@ -295,8 +379,12 @@ void select(const Tensor& x, Wanted wanted, Stream stream) {
 
 }  // namespace
 
+namespace {
+constexpr int64_t least_row = 129;  ///< shorter ones are ranked, several a block
+}
+
 bool selects_first(DType dtype, int64_t n, int64_t k) {
-  constexpr int64_t least_row = 129, most = 2048, least_share = 8;
+  constexpr int64_t most = 2048, least_share = 8;
   return size_of(dtype) <= 4 && n >= least_row && k <= most && k * least_share <= n;
 }
 
@@ -310,13 +398,24 @@ void select_first(const Tensor& x, const Tensor& indices, bool descending, Strea
                       .last_place = static_cast<uint32_t>(x.size(1) - 1),
                       .indices = indices.data<int64_t>(),
                       .ranks = nullptr};
-  visit_any(x.dtype(), [&]<class T>(Type<T>) {
-    if constexpr (std::is_same_v<T, bool>) {
-      select<uint8_t>(x, wanted, stream);
-    } else if constexpr (sizeof(T) <= 4) {
-      select<device_type<T>>(x, wanted, stream);
-    }
+  visit_short(x.dtype(), [&]<class T>(Type<T>) { select<T>(x, wanted, stream); });
+}
+
+bool selects_number(DType dtype, int64_t n) {
+  return size_of(dtype) <= 4 && n >= least_row && n <= longest_held_row;
+}
+
+void select_number(const Tensor& x, const Tensor& indices, int64_t k, Stream stream) {
+  const int64_t rows = x.size(0), n = x.size(1);
+  visit_short(x.dtype(), [&]<class T>(Type<T>) {
+    visit_pack<T>(aligned16(x), n, [&]<int N>(std::integral_constant<int, N>) {
+      number_kernel<HeldRanks<T, N>>
+          <<<grid_of("kthvalue", rows), threads_of_row(n), 0, native(stream)>>>(
+              static_cast<const T*>(x.data()), n, static_cast<unsigned>(k),
+              lowest_key_bit(x.dtype()), indices.data<int64_t>());
+    });
   });
+  BS_CUDA_CHECK_LAUNCH("kthvalue");
 }
 
 }  // namespace bs::cuda

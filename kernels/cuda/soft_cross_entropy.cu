@@ -64,9 +64,11 @@ struct WeightedRow {
         weights(reinterpret_cast<const Raw<V, N>*>(w + row * n)),
         count(static_cast<unsigned>(n / N)) {}
 
-  /// Calls f(pack number, logits, weights) for the thread's packs, the last ones first.
-  template <class F>
+  /// Calls f(pack number, logits, weights) for the thread's packs, the first or the last ones
+  /// first.
+  template <bool forwards, class F>
   __device__ void for_each(F&& f) const {
+    const auto number = [&](unsigned p) { return forwards ? p : count - 1 - p; };
     for (unsigned done = threadIdx.x; done < count; done += ahead * blockDim.x) {
       Raw<T, N> x[ahead];
       Raw<V, N> w[ahead];
@@ -74,8 +76,8 @@ struct WeightedRow {
       for (unsigned k = 0; k < ahead; ++k) {
         const unsigned p = done + k * blockDim.x;
         if (p >= count) continue;
-        x[k] = logits[count - 1 - p];
-        w[k] = weights[count - 1 - p];
+        x[k] = logits[number(p)];
+        w[k] = weights[number(p)];
       }
 #pragma unroll
       for (unsigned k = 0; k < ahead; ++k) {
@@ -84,13 +86,13 @@ struct WeightedRow {
         W of_logits[N], of_weights[N];
         device::widen_pack<T, N>(x[k], of_logits);
         device::widen_pack<V, N>(w[k], of_weights);
-        f(count - 1 - p, of_logits, of_weights);
+        f(number(p), of_logits, of_weights);
       }
     }
   }
   __device__ WeightedLogits<W> sums() const {
     WeightedLogits<W> sums;
-    for_each([&](unsigned, const W(&x)[N], const W(&w)[N]) { sums.add(x, w); });
+    for_each<true>([&](unsigned, const W(&x)[N], const W(&w)[N]) { sums.add(x, w); });
     sums.merge();
     return sums;
   }
@@ -107,9 +109,13 @@ __global__ void __launch_bounds__(most_row_threads)
   loss[row] = sums.counts > 0 ? sums.total * ::log(sums.exponentials.sum) - sums.dot : wide<T>(0);
 }
 
-/// Reads a row twice, the second time while most of it is in L2.
+/// Threads of a row, at most: many, so that the few rows at once fit into L2.
+template <class T, class V>
+constexpr int backward_threads = sizeof(V) > sizeof(T) ? 512 : 1024;
+
+/// Reads a row twice, from its end the second time, which is still in the caches.
 template <class T, class V, int N>
-__global__ void __launch_bounds__(most_row_threads)
+__global__ void __launch_bounds__(backward_threads<T, V>)
     soft_cross_entropy_backward_kernel(const T* logits, const V* weights, const wide<T>* dloss,
                                        T* dlogits, int64_t rows, int64_t n) {
   using W = wide<T>;
@@ -118,12 +124,14 @@ __global__ void __launch_bounds__(most_row_threads)
   const WeightedRow<T, V, N> of(logits, weights, row, n);
   const auto sums = of.sums();
   const W base = sums.base(), share = sums.total / sums.exponentials.sum, slope = dloss[row];
-  of.for_each([&](unsigned p, W(&x)[N], const W(&w)[N]) {
+  of.template for_each<false>([&](unsigned p, W(&x)[N], const W(&w)[N]) {
 #pragma unroll
     for (int i = 0; i < N; ++i)
       x[i] =
           slope * (device::exp2_of((x[i] - base) * device::RunningSum<W>::log2_e) * share - w[i]);
-    store_pack<N>(dlogits + row * n, p, x);
+    const auto pack = device::narrow_pack<T, N>(x);
+    device::store_once(reinterpret_cast<Raw<T, N>*>(dlogits + row * n) + p,
+                       reinterpret_cast<const Raw<T, N>&>(pack));
   });
 }
 
@@ -182,6 +190,7 @@ void soft_cross_entropy_backward(const Tensor& logits, const Tensor& weights, co
                                  const Tensor& dlogits, Stream stream) {
   const auto run = [&]<class T, class V, int N>(Type<T>, Type<V>, std::integral_constant<int, N>,
                                                 unsigned grid, dim3 block) {
+    if (block.x == most_row_threads) block.x = backward_threads<T, V>;
     soft_cross_entropy_backward_kernel<T, V, N><<<grid, block, 0, native(stream)>>>(
         static_cast<const T*>(logits.data()), static_cast<const V*>(weights.data()),
         dloss.data<wide<T>>(), static_cast<T*>(dlogits.data()), dloss.numel(), logits.size(-1));

@@ -58,7 +58,7 @@ struct Probability {
   template <class T, class W = wide<T>>
   __device__ W slope(W x, W t) const {
     const W both = x * (1 - x);
-    return (x - t) / (both < W(1e-12) ? W(1e-12) : both);
+    return quotient_of<T>(x - t, both < W(1e-12) ? W(1e-12) : both);
   }
 };
 struct Logit {

@@ -8,10 +8,10 @@
 
 namespace bs::cuda {
 
-// A block takes some short rows, a row or some neighbouring columns, the latter tile by tile. Where
-// these are too few to fill the GPU, each is cut into chunks, a block each: their totals are found
-// first and scanned in turn; then each chunk starts from the total of those before. So the order of
-// additions depends on the extents alone.
+// A block takes some short rows, a row that it holds, or tile by tile a longer one or some
+// neighbouring columns. Where the latter are too few to fill the GPU, each is cut into chunks, a
+// block each: their totals are found first and scanned in turn; then each chunk starts from the
+// total of those before. So the order of additions depends on the extents alone.
 
 namespace {
 
@@ -126,6 +126,77 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
   for (W& value : values) value = op(before, value);
   direction.store(y + row * direction.n, k, values);
+}
+
+/// Numbers [P, warps] of a block, which each warp scans by itself: one a lane.
+template <class W, int P, class Op>
+class PlaneScan {
+ public:
+  /// Of the inclusive scans over the lanes of P planes: what comes before the thread in each.
+  __device__ void scan(const W (&of_lanes)[P], W (&before)[P]) {
+    constexpr Op op;
+    constexpr W identity = Op::template identity<W>;
+    constexpr unsigned last = 31, all = 0xffffffffU, warps = threads / 32;
+    const unsigned lane = threadIdx.x % 32, own = threadIdx.x / 32;
+    if (lane == last) {
+#pragma unroll
+      for (unsigned p = 0; p < P; ++p) of_warp_[p * warps + own] = of_lanes[p];
+    }
+    __syncthreads();
+    W sum = lane < P * warps ? of_warp_[lane] : identity;
+#pragma unroll
+    for (unsigned offset = 1; offset < 32; offset *= 2) {
+      const W other = __shfl_up_sync(all, sum, offset);
+      if (lane >= offset) sum = op(other, sum);
+    }
+#pragma unroll
+    for (unsigned p = 0; p < P; ++p) {
+      const unsigned at = p * warps + own;
+      W of_warps = __shfl_sync(all, sum, at > 0 ? at - 1 : 0);
+      if (at == 0) of_warps = identity;
+      W of_others = __shfl_up_sync(all, of_lanes[p], 1);
+      if (lane == 0) of_others = identity;
+      before[p] = op(of_warps, of_others);
+    }
+  }
+
+ private:
+  static_assert(P * threads <= 32 * 32);
+  W of_warp_[32];
+};
+
+/// A row a block, which holds it: P planes of vectors, so that all of it is on its way at once.
+template <class T, int P, class Op>
+__global__ void __launch_bounds__(threads)
+    scan_planes_kernel(const T* x, T* y, Direction direction) {
+  using W = wide<T>;
+  constexpr int N = items<T>;
+  constexpr Op op;
+  __shared__ PlaneScan<W, P, Op> shared;
+  const T* const from = x + blockIdx.x * direction.n;
+  T* const to = y + blockIdx.x * direction.n;
+  const auto place = [](int p) { return int64_t{p} * tile<T> + threadIdx.x * N; };
+  W values[P][N], of_lanes[P], before[P];
+#pragma unroll
+  for (int p = 0; p < P; ++p) direction.load(from, place(p), Op::template identity<W>, values[p]);
+#pragma unroll
+  for (int p = 0; p < P; ++p) {
+#pragma unroll
+    for (int i = 1; i < N; ++i) values[p][i] = op(values[p][i - 1], values[p][i]);
+    of_lanes[p] = values[p][N - 1];
+#pragma unroll
+    for (unsigned offset = 1; offset < 32; offset *= 2) {
+      const W other = __shfl_up_sync(0xffffffffU, of_lanes[p], offset);
+      if (threadIdx.x % 32 >= offset) of_lanes[p] = op(other, of_lanes[p]);
+    }
+  }
+  shared.scan(of_lanes, before);
+#pragma unroll
+  for (int p = 0; p < P; ++p) {
+#pragma unroll
+    for (W& value : values[p]) value = op(before[p], value);
+    direction.store(to, place(p), values[p]);
+  }
 }
 
 /// Matrices [n, inner] whose columns are scanned; a block takes blockDim.x packs of them.
@@ -305,6 +376,14 @@ void scan_rows(const Tensor& x, const Tensor& y, bool reverse, Stream stream) {
     const dim3 block = row_of_threads(n, items<D>);
     scan_held_kernel<D, Op><<<grid_of("scan", ceil_div(rows, block.y)), block, 0, native(stream)>>>(
         pointer<T>(x), pointer<T>(y), rows, direction);
+    return;
+  }
+  constexpr int most_planes = sizeof(W) == 8 ? 2 : 4;  // which registers have room for
+  if (n <= most_planes * tile<D>) {
+    const auto kernel =
+        n <= 2 * tile<D> ? scan_planes_kernel<D, 2, Op> : scan_planes_kernel<D, most_planes, Op>;
+    kernel<<<grid_of("scan", rows), threads, 0, native(stream)>>>(pointer<T>(x), pointer<T>(y),
+                                                                  direction);
     return;
   }
   const dim3 grid(static_cast<unsigned>(chunks),

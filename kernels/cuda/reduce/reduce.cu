@@ -94,12 +94,16 @@ __global__ void __launch_bounds__(block_threads, column_blocks<State, T>)
     const int64_t step = blockDim.y * inner;
     const auto here = static_cast<unsigned>(end - begin);  // parts fill the GPU: none is long
     Term<T> seen = 0;
-    for (unsigned r = threadIdx.y; r < here; r += ahead * blockDim.y, from += ahead * step) {
-      Raw<T, N> raw[ahead];
+    Raw<T, N> raw[ahead], next[ahead];
+    const auto load = [&](unsigned row, Raw<T, N>(&rows)[ahead]) {
 #pragma unroll
-      for (int k = 0; k < ahead; ++k)
-        if (r + k * blockDim.y < here)
-          raw[k] = device::load_once(reinterpret_cast<const Raw<T, N>*>(from + k * step));
+      for (int k = 0; k < ahead; ++k, from += step)
+        if (row + k * blockDim.y < here)
+          rows[k] = device::load_once(reinterpret_cast<const Raw<T, N>*>(from));
+    };
+    load(threadIdx.y, raw);
+    for (unsigned r = threadIdx.y; r < here; r += ahead * blockDim.y) {
+      load(r + ahead * blockDim.y, next);  // while these are added
       expect_rows<T, N>(states, raw, here - r);
 #pragma unroll
       for (int k = 0; k < ahead; ++k) {
@@ -112,6 +116,8 @@ __global__ void __launch_bounds__(block_threads, column_blocks<State, T>)
 #pragma unroll
         for (int i = 0; i < N; ++i) states[i].add(values[i], begin + r + k * blockDim.y, share);
       }
+#pragma unroll
+      for (int k = 0; k < ahead; ++k) raw[k] = next[k];
     }
   }
   let_next_launch_begin();

@@ -4,6 +4,7 @@
 #include <bs/kernels/block_sparse_convert.h>
 #include <bs/kernels/compare.h>
 #include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
 #include <bs/kernels/reduce.h>
 #include <bs/kernels/where.h>
 
@@ -28,6 +29,9 @@ Tensor resolved_mask(const SparseTensor& s, const Tensor& mask) {
            mask.shape(), width, width, s.values.shape());
   return contiguous(mask).view({-1, width});
 }
+
+/// Matrices that a kernel sums for a bias, at most.
+constexpr int64_t most_summed = 4096;
 
 constexpr double hidden = -std::numeric_limits<double>::infinity();
 
@@ -88,6 +92,24 @@ Tensor scores_of(const SparseTensor& s, const BlockSparseSoftmaxOptions& o) {
   return where(eq(sampled("attention_mask", s, cast(mask, dtype), dtype), 0.0), hidden, x);
 }
 
+/// Neighbouring axes of a batch that a bias shares, and what lies before and behind them.
+struct SummedAxes {
+  int begin = 0, end = 0;
+  int64_t before = 1, summed = 1, after = 1;
+};
+
+/// The first such axes, of which the kernel can sum. The bias has axes behind those of the batch.
+SummedAxes summed_axes(const Shape& batch, const Shape& bias) {
+  SummedAxes a;
+  const auto is_kept = [&](int axis) { return bias[axis] == batch[axis]; };
+  while (a.begin < batch.rank() && is_kept(a.begin)) a.before *= batch[a.begin++];
+  a.end = a.begin;
+  while (a.end < batch.rank() && bias[a.end] == 1 && a.summed * batch[a.end] <= most_summed)
+    a.summed *= batch[a.end++];
+  for (int axis = a.end; axis < batch.rank(); ++axis) a.after *= batch[axis];
+  return a;
+}
+
 }  // namespace
 
 SparseTensor block_sparse_softmax(const SparseTensor& s, const BlockSparseSoftmaxOptions& options) {
@@ -113,16 +135,44 @@ SparseTensor block_sparse_softmax(const SparseTensor& s, const BlockSparseSoftma
 
 Tensor block_sparse_softmax_bias_gradient(const SparseTensor& y, const Tensor& dy,
                                           const Shape& bias_shape) {
-  const DType dtype = y.values.dtype() == f64 ? f64 : f32;
-  const SparseTensor wide{y.layout, cast(y.values, dtype)};
-  Tensor ds = block_sparse_softmax_backward(wide, cast(dy, dtype));
-  const int batch = ds.rank() - 3, rank = batch + matrix_rank(*y.layout);
-  Shape shape = bias_shape;
-  while (shape.rank() < rank) shape.insert(0, 1);
-  Shape summed = ds.shape();
-  for (int axis = 0; axis < batch; ++axis) summed[axis] = shape[axis];
-  ds = to_dense({y.layout, sum_to(ds, summed)});
-  return cast(sum_to(ds, shape).view(bias_shape), y.values.dtype());
+  constexpr const char* op = "block_sparse_softmax_bias_gradient";
+  check_sparse(op, y);
+  check_same_shape(op, y.values, dy);
+  check_same_dtype(op, y.values, dy);
+  check_same_device(op, y.values, dy);
+  const Layout& l = *y.layout;
+  const int batch = dy.rank() - 3;
+  Shape whole = dy.shape().slice(0, batch), shape = bias_shape;  // of the dense matrix
+  if (l.heads() > 1) whole.push_back(l.heads());
+  for (const int64_t side : {l.height(), l.width()}) whole.push_back(side);
+  while (shape.rank() < whole.rank()) shape.insert(0, 1);
+  bool fits = shape.rank() == whole.rank();
+  for (int axis = 0; fits && axis < whole.rank(); ++axis)
+    fits = shape[axis] == 1 || shape[axis] == whole[axis];
+  BS_CHECK(fits, "{}: bias {} does not broadcast to the dense matrix {}", op, bias_shape, whole);
+  const SummedAxes axes = summed_axes(whole.slice(0, batch), shape);
+  Shape left = dy.shape(), all = left;  // what the kernel leaves to be summed, and what is asked
+  for (int axis = axes.begin; axis < axes.end; ++axis) left[axis] = 1;
+  for (int axis = 0; axis < batch; ++axis) all[axis] = whole[axis] = shape[axis];
+  const bool is_all = left == all && shape == whole;
+
+  const DType dtype = y.values.dtype(), sums = dtype == f64 ? f64 : f32;
+  const Tensor ds = Tensor::empty(left, is_all ? dtype : sums, dy.device());
+  if (ds.numel() > 0 && dy.numel() == 0) return zeros(bias_shape, dtype, dy.device());
+  if (ds.numel() > 0) {
+    const Shape blocks = dy.shape().slice(batch, batch + 3);
+    const auto parted = [&](Dims parts) {
+      for (const int64_t extent : blocks) parts.push_back(extent);
+      return parts;
+    };
+    const int64_t before = axes.before, summed = axes.summed, after = axes.after;
+    BS_DISPATCH(dy.device(), block_sparse_softmax_bias_gradient,
+                contiguous(y.values).view(parted({before, summed, after})),
+                contiguous(dy).view(parted({before, summed, after})), l,
+                ds.view(parted({before, after})));
+  }
+  const Tensor dense = to_dense({y.layout, sum_to(ds, all)});
+  return cast(sum_to(dense, shape).view(bias_shape), dtype);
 }
 
 Tensor block_sparse_softmax_backward(const SparseTensor& y, const Tensor& dy, double scale) {

@@ -29,9 +29,10 @@ SparseTensor block_sparse_softmax(const SparseTensor& s,
                                   const BlockSparseSoftmaxOptions& options = {});
 
 /** @brief The gradient of the bias: that of the scores, dense and summed over what `bias_shape`
- * shares.
+ * shares. Neighbouring axes of the batch are summed as the gradient is computed.
  *  @param[in] y,dy as below
- *  @return of y's dtype, zero where no block is stored */
+ *  @return of y's dtype, zero where no block is stored
+ *  @throws Error when `bias_shape` does not broadcast to the dense matrix. */
 Tensor block_sparse_softmax_bias_gradient(const SparseTensor& y, const Tensor& dy,
                                           const Shape& bias_shape);
 
@@ -49,5 +50,11 @@ BS_BACKENDS(void block_sparse_softmax(const Tensor& x, const Layout& layout, con
             void block_sparse_softmax_backward(const Tensor& y, const Tensor& dy,
                                                const Layout& layout, const Tensor& dx, double scale,
                                                Stream stream))
+
+/// y and dy [before, summed, after, nnz, block, block], with `summed` up to 4096; to ds [before,
+/// after, nnz, block, block] of their dtype or of that of sums.
+BS_BACKENDS(void block_sparse_softmax_bias_gradient(const Tensor& y, const Tensor& dy,
+                                                    const Layout& layout, const Tensor& ds,
+                                                    Stream stream))
 
 }  // namespace bs

@@ -148,4 +148,31 @@ void block_sparse_softmax_backward(const Tensor& y, const Tensor& dy, const Layo
   });
 }
 
+void block_sparse_softmax_bias_gradient(const Tensor& y, const Tensor& dy, const Layout& layout,
+                                        const Tensor& ds, Stream) {
+  const LayoutView l = layout.view(Device::cpu());
+  const int64_t count = y.size(1), after = y.size(2);
+  const int64_t matrix = int64_t{l.nnz} * l.block * l.block;
+  visit_floating("block_sparse_softmax_bias_gradient", y.dtype(), [&]<class T>(Type<T>) {
+    using W = Wide<T>;
+    for_each_row(l, ds.numel(), [&](const Row& r) {
+      const int64_t n = r.pieces * l.block;
+      W* const sums = buffer<W>(r, l.block, 3);
+      W *const out = sums + n, *const gradient = out + n;
+      std::fill_n(sums, n, W(0));
+      Row from = r;
+      from.at += r.matrix / after * (count - 1) * after * matrix;
+      for (int64_t m = 0; m < count; ++m, from.at += after * matrix) {
+        gather(y.data<T>(), from, l.block, out);
+        gather(dy.data<T>(), from, l.block, gradient);
+        softmax_backward_row(out, gradient, n, W(1));
+#pragma omp simd
+        for (int64_t i = 0; i < n; ++i) sums[i] += gradient[i];
+      }
+      if (ds.dtype() != y.dtype()) return scatter(sums, r, l.block, ds.data<W>());
+      scatter(sums, r, l.block, ds.data<T>());
+    });
+  });
+}
+
 }  // namespace bs::cpu

@@ -26,15 +26,16 @@ LayoutPtr block_topk(const Tensor& scores, int k, const BlockTopkOptions& option
            "{}: scores {} need indices of more than 31 bits", op, scores.shape());
   const int64_t nnz = heads * detail::topk_blocks(rows, cols, k, options.causal);
   BS_CHECK(nnz <= most, "{}: {} blocks are more than 31 bits can number", op, nnz);
-  const Tensor row_offsets = Tensor::empty({heads * rows + 1}, i32, scores.device());
-  const Tensor columns = Tensor::empty({nnz}, i32, scores.device());
-  const Tensor dense = reshape(contiguous(cast(scores, f32)), {heads, rows, cols});
-  BS_DISPATCH(scores.device(), block_topk, dense, k, options, row_offsets, columns);
-  return layout_from_rows(row_offsets, columns,
-                          {.heads = static_cast<int>(heads),
-                           .rows = static_cast<int>(rows),
-                           .cols = static_cast<int>(cols),
-                           .block = options.block});
+  const LayoutArrays arrays({.block = options.block,
+                             .heads = static_cast<int>(heads),
+                             .rows = static_cast<int>(rows),
+                             .cols = static_cast<int>(cols),
+                             .nnz = static_cast<int32_t>(nnz)},
+                            scores.device());
+  const Tensor dense = reshape(contiguous(scores), {heads, rows, cols});
+  BS_DISPATCH(scores.device(), block_topk, dense, k, options, arrays);
+  BS_DISPATCH(scores.device(), list_columns, arrays);
+  return Layout::from_arrays(arrays);
 }
 
 }  // namespace bs

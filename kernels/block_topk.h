@@ -35,9 +35,8 @@ constexpr int64_t topk_blocks(int64_t rows, int64_t cols, int64_t k, bool causal
 }
 }  // namespace detail
 
-/// Dense f32 scores [heads, rows, cols], none of them 0; to row_offsets and columns as
-/// layout_from_rows takes them.
+/// Dense floating scores [heads, rows, cols]; fills in the arrays by row.
 BS_BACKENDS(void block_topk(const Tensor& scores, int k, const BlockTopkOptions& options,
-                            const Tensor& row_offsets, const Tensor& columns, Stream stream))
+                            const LayoutArrays& arrays, Stream stream))
 
 }  // namespace bs

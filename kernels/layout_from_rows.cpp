@@ -9,7 +9,6 @@
 #include <bs/kernels/gather.h>
 #include <bs/kernels/logic.h>
 #include <bs/kernels/scan.h>
-#include <bs/kernels/where.h>
 #include <bs/lib/integers.h>
 
 #include <limits>
@@ -66,11 +65,10 @@ LayoutPtr layout_from_rows(const Tensor& row_offsets, const Tensor& columns,
                             columns.device());
   BS_DISPATCH(columns.device(), layout_from_rows, contiguous(row_offsets), contiguous(columns),
               arrays);
+  BS_DISPATCH(columns.device(), list_columns, arrays);
   return Layout::from_arrays(arrays);
 }
 
-// A block's place is how many are before it; all that the mask lacks goes to a place behind the
-// last.
 LayoutPtr layout_from_mask(const Tensor& mask, int block, int64_t nnz) {
   constexpr const char* op = "layout_from_mask";
   BS_CHECK(mask.rank() == 2 || mask.rank() == 3,
@@ -81,23 +79,21 @@ LayoutPtr layout_from_mask(const Tensor& mask, int block, int64_t nnz) {
   BS_CHECK(shape[0] <= most && shape[1] <= most && shape[2] <= most && mask.numel() <= most,
            "{}: mask {} has more than 31 bits of blocks", op, mask.shape());
   BS_CHECK(nnz >= 0 && nnz <= mask.numel(), "{}: {} blocks of a mask {}", op, nnz, mask.shape());
-  const RowListExtents extents{static_cast<int>(shape[0]), static_cast<int>(shape[1]),
-                               static_cast<int>(shape[2]), block};
-  const int64_t lines = shape[0] * shape[1], cols = shape[2];
-  const Device device = mask.device();
-  if (mask.numel() == 0)
-    return layout_from_rows(zeros({lines + 1}, i32, device), zeros({0}, i32, device), extents);
-  const Tensor kept = reshape(ne(mask, 0), {lines * cols});
-  const Tensor count = cumsum(cast(kept, i64), 0);
-  const Tensor ends = count.view({lines, cols}).select(1, cols - 1);
-  const Tensor offsets = concat({zeros({1}, i64, device), ends}, 0);
-  BS_CHECK(!device.is_cpu() || offsets.select(0, lines).item() == static_cast<double>(nnz),
-           "{}: the mask has {} blocks, not {}", op, offsets.select(0, lines).item(), nnz);
-  const Tensor places = where(kept, minimum(sub(count, 1), nnz), nnz);
-  const Tensor numbers = arange(cols, i32, device).expand({lines, cols});
-  const Tensor columns =
-      scatter(zeros({nnz + 1}, i32, device), 0, places, reshape(numbers, {lines * cols}));
-  return layout_from_rows(cast(offsets, i32), columns.slice(0, 0, nnz), extents);
+  const LayoutArrays arrays({.block = block,
+                             .heads = static_cast<int>(shape[0]),
+                             .rows = static_cast<int>(shape[1]),
+                             .cols = static_cast<int>(shape[2]),
+                             .nnz = static_cast<int32_t>(nnz)},
+                            mask.device());
+  if (mask.numel() == 0) {
+    fill(arrays.memory, 0);
+    return Layout::from_arrays(arrays);
+  }
+  const bool is_bytes = mask.dtype() == boolean || mask.dtype() == u8;
+  const Tensor kept = contiguous(is_bytes ? mask : ne(mask, 0));
+  BS_DISPATCH(mask.device(), layout_from_mask, kept.view({shape[0] * shape[1], shape[2]}), arrays);
+  BS_DISPATCH(mask.device(), list_columns, arrays);
+  return Layout::from_arrays(arrays);
 }
 
 // A place among starts is a count: of what ended before it, or began up to it.

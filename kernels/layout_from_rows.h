@@ -13,14 +13,14 @@ struct RowListExtents {
 
 /** @brief The layout whose block rows are listed one behind the other: compressed sparse rows.
  *
- *  The column order comes from a stable sort of the blocks by column, so equal lists give equal
+ *  The column order is that of a stable sort of the blocks by column, so equal lists give equal
  *  layouts. On CUDA the host waits for nothing: the number of blocks is the columns' extent.
  *  @param[in] row_offsets i32 [heads * rows + 1], ascending from 0 to the number of columns. Row r
  *  of head h has the columns [row_offsets[h rows + r], row_offsets[h rows + r + 1])
  *  @param[in] columns i32 [nnz], ascending within a row
  *  @throws Error for other shapes or dtypes; on the CPU also for lists that do not ascend, or
  * columns outside. On CUDA such lists give a layout that is wrong, but reads no memory of others.
- *  Cost: a few passes over the lists; on CUDA a radix sort of as many bits as number the columns.
+ *  Cost: a few passes over the lists; on CUDA two launches, and a radix sort where heads are tall.
  */
 LayoutPtr layout_from_rows(const Tensor& row_offsets, const Tensor& columns,
                            const RowListExtents& extents);
@@ -54,8 +54,12 @@ struct DocumentExtents {
  *  Cost: a few passes over rows and blocks, and layout_from_rows. */
 LayoutPtr layout_from_documents(const Tensor& starts, const DocumentExtents& extents);
 
-/// Fills in the arrays of a layout, whose view holds the extents. Dense lists.
+/// Each of the first two fills in the arrays by row of a layout, whose view holds the extents: of
+/// dense lists, or of a dense mask [lines, cols] of bytes, neither of them 0. The third fills in
+/// those by column, of any that are within the extents.
 BS_BACKENDS(void layout_from_rows(const Tensor& row_offsets, const Tensor& columns,
-                                  const LayoutArrays& arrays, Stream stream))
+                                  const LayoutArrays& arrays, Stream stream);
+            void layout_from_mask(const Tensor& mask, const LayoutArrays& arrays, Stream stream);
+            void list_columns(const LayoutArrays& arrays, Stream stream))
 
 }  // namespace bs

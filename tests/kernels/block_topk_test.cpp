@@ -3,6 +3,7 @@
 #include <bs/kernels/block_topk.h>
 #include <bs/kernels/concat.h>
 #include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
 #include <bs/kernels/layout_from_rows.h>
 #include <bs/kernels/sparse_attention.h>
 #include <bs/lib/integers.h>
@@ -94,7 +95,8 @@ void check_same(const Layout& made, const Reference& mask, int block) {
 }  // namespace
 
 TEST_CASE("block_topk keeps the best blocks of each row") {
-  const Shape shapes[] = {{1, 1, 1}, {3, 7, 5}, {2, 5, 7}, {1, 40, 70}, {2, 33, 33}};
+  const Shape shapes[] = {{1, 1, 1},   {3, 7, 5},    {2, 5, 7},    {1, 40, 70},
+                          {2, 33, 33}, {1, 33, 300}, {1, 3, 1100}, {2, 70, 256}};
   const BlockTopkOptions ways[] = {
       {.block = 16},
       {.block = 32, .causal = true},
@@ -117,6 +119,14 @@ TEST_CASE("block_topk takes scores of any floating dtype, rank and strides") {
   const LayoutPtr expected = block_topk(scores.tensor(f32, test_device()), 3, {.causal = true});
   for (const DType dtype : {f16, bf16, f64})
     CHECK(*block_topk(scores.tensor(dtype, test_device()), 3, {.causal = true}) == *expected);
+  // Scores that differ in the last bit of their dtype, of both signs.
+  for (const DType dtype : {f16, bf16}) {
+    const Reference drawn =
+        Reference::of(random_reference({2, 40, 100}, 6).tensor(dtype, Device::cpu()));
+    const LayoutPtr exact = block_topk(drawn.tensor(f64, test_device()), 30);
+    CHECK(*block_topk(drawn.tensor(dtype, test_device()), 30) == *exact);
+    CHECK(*exact == *Layout::from_mask(kept_by(drawn, 30, {}).tensor(u8, Device::cpu()), 32));
+  }
   const Tensor of_batch = scores.tensor(f32, test_device()).view({2, 3, 9, 9});
   CHECK(*block_topk(of_batch, 3, {.causal = true}) == *expected);
   const Tensor turned = clone(of_batch.transpose(2, 3)).transpose(2, 3);
@@ -157,7 +167,8 @@ TEST_CASE("block_topk makes layouts that attention takes") {
 
 TEST_CASE("layout_from_rows and layout_from_mask give what Layout::from_mask gives") {
   std::mt19937 generator(3);
-  const Shape shapes[] = {{1, 1, 1}, {3, 5, 7}, {2, 9, 1}, {1, 40, 64}, {0, 4, 4}, {2, 0, 3}};
+  const Shape shapes[] = {{1, 1, 1}, {3, 5, 7},     {2, 9, 1},     {1, 40, 64},  {0, 4, 4},
+                          {2, 0, 3}, {1, 66000, 3}, {1, 3000, 70}, {3, 33, 600}, {70, 3, 5}};
   for (const Shape& shape : shapes)
     for (const unsigned density : {0U, 3U, 10U}) {
       CAPTURE(to_string(shape));
@@ -185,6 +196,37 @@ TEST_CASE("layout_from_rows and layout_from_mask give what Layout::from_mask giv
       const Tensor matrix = mask.tensor(u8, test_device()).select(0, 0);
       check_same(*layout_from_mask(matrix, 16, nnz), mask, 16);
     }
+}
+
+TEST_CASE("layout_from_mask and layout_from_rows: lists that are wrong lead nowhere else") {
+  if (!test_device().is_cuda()) return;  // the CPU refuses them
+  const auto check = [](const LayoutPtr& made) {
+    const LayoutView v = made->view(test_device());
+    const auto within = [&](const int32_t* list, int64_t count, int end) {
+      const Tensor copy = Tensor::from_blob(const_cast<int32_t*>(list), {count}, i32, test_device())
+                              .to(Device::cpu());
+      for (int64_t i = 0; i < count; ++i) {
+        CHECK(copy.data<int32_t>()[i] >= 0);
+        CHECK(copy.data<int32_t>()[i] < end);
+      }
+    };
+    within(v.row_offsets, int64_t{v.heads} * v.rows + 1, v.nnz + 1);
+    within(v.head_of, v.nnz, v.heads);
+    within(v.row_of, v.nnz, v.rows);
+    within(v.col_of, v.nnz, v.cols);
+    within(v.col_offsets, int64_t{v.heads} * v.cols + 1, v.nnz + 1);
+    within(v.transposed, v.nnz, v.nnz);
+    within(v.transposed_row, v.nnz, v.rows);
+  };
+  const Tensor mask = random_reference({3, 9, 12}, 9, 0, 1).tensor(f32, test_device());
+  for (const int64_t nnz : {1, 100, 300}) check(layout_from_mask(mask, 16, nnz));
+  check(layout_from_mask(zeros({3, 9, 12}, boolean, test_device()), 16, 7));
+  const auto list = [](std::initializer_list<int32_t> words) {
+    return Tensor::from<int32_t>(words, {static_cast<int64_t>(words.size())}).to(test_device());
+  };
+  const RowListExtents extents{.heads = 2, .rows = 2, .cols = 3, .block = 16};
+  check(layout_from_rows(list({0, 3, 1, 9, 2}), list({1, 1, 7, -2, 0}), extents));
+  check(layout_from_rows(list({5, 4, 3, 2, 1}), list({0, 0, 0, 0, 0}), extents));
 }
 
 TEST_CASE("layout_from_documents keeps the blocks that a document's tokens share") {

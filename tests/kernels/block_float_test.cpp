@@ -42,6 +42,10 @@ TEST_CASE("block_float rounds to multiples of a block's step") {
                                            {Shape{5}, 8, 8},
                                            {Shape{2, 3, 21}, 8, 4},
                                            {Shape{1}, 1, 2},
+                                           {Shape{70, 40}, 8, 8},
+                                           {Shape{3, 80}, 32, 6},
+                                           {Shape{2, 2000}, 640, 8},
+                                           {Shape{9, 24}, 12, 24},
                                            {Shape{0, 8}, 8, 8},
                                            {Shape{4, 33}, 32, 12}})
     for (const DType dtype : {f64, f32, f16, bf16}) {
@@ -67,6 +71,21 @@ TEST_CASE("block_float: bounds, ties, zeros and what is not finite") {
   CHECK(of({0, 0, 3}, {.block = 2}) == std::vector<double>{0, 0, 3});
   CHECK(of({infinity, 0.3, 0.3}, {.block = 2})[1] == 0.3);
   CHECK(std::isnan(of({std::nan(""), 0.3}, {.block = 2})[0]));
+}
+
+TEST_CASE("block_float: magnitudes at both ends of a dtype") {
+  for (const DType dtype : {f64, f32, f16, bf16})
+    for (const double power : dtype == f64   ? std::vector<double>{0x1p-1040, 0x1p-1020, 0x1p1022}
+                              : dtype == f16 ? std::vector<double>{0x1p-23, 0x1p-13, 0x1p14}
+                                             : std::vector<double>{0x1p-132, 0x1p-126, 0x1p126})
+      for (const int bits : {2, 8, 24}) {
+        Reference x = random_reference({5, 32}, 4, -1.9, 1.9);
+        for (size_t i = 0; i < x.values.size(); ++i) x[i] *= i % 3 == 0 ? 1e-3 * power : power;
+        x = Reference::of(x.tensor(dtype, test_device()));
+        const Tensor y = block_float(x.tensor(dtype, test_device()), {.block = 16, .bits = bits});
+        const Reference expected = Reference::of(rounded(x, 16, bits).tensor(dtype, test_device()));
+        CHECK(Reference::of(y).values == expected.values);
+      }
 }
 
 TEST_CASE("block_float and round_to let gradients through") {

@@ -1,11 +1,8 @@
 #include <bs/kernels/block_sparse_conv2d.h>
 
-#include <bs/kernels/concat.h>
+#include <bs/kernels/block_sparse_convert.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
-#include <bs/kernels/index_select.h>
-
-#include <vector>
 
 namespace bs {
 
@@ -115,20 +112,11 @@ Tensor relayout(const Tensor& values, const LayoutPtr& from, const LayoutPtr& to
   const Shape expected{from->nnz(), block, block};
   BS_CHECK(values.shape() == expected, "relayout: values {} for a layout with {}", values.shape(),
            expected);
-  const LayoutView a = from->view(Device::cpu()), b = to->view(Device::cpu());
-  const auto place = [](const LayoutView& v, int32_t i) {
-    return BlockIndex{v.head_of[i], v.row_of[i], v.col_of[i]};
-  };
-  std::vector<int64_t> sources;  // both are in the same order
-  int32_t i = 0;
-  for (int32_t j = 0; j < b.nnz; ++j) {
-    while (i < a.nnz && place(a, i) < place(b, j)) ++i;
-    sources.push_back(i < a.nnz && place(a, i) == place(b, j) ? i : a.nnz);
-  }
-  const Tensor nothing = zeros({1, block, block}, values.dtype(), values.device());
-  const Tensor numbers =
-      Tensor::from(std::span<const int64_t>(sources), {to->nnz()}).to(values.device());
-  return index_select(concat({values, nothing}, 0), 0, numbers);
+  const Device device = values.device();
+  Tensor moved = Tensor::empty({to->nnz(), block, block}, values.dtype(), device);
+  if (moved.numel() > 0)
+    BS_DISPATCH(device, relayout, contiguous(values), from->view(device), to->view(device), moved);
+  return moved;
 }
 
 }  // namespace bs

@@ -15,10 +15,13 @@ Tensor to_dense(const SparseTensor& s);
  *  @throws Error when the last axes are not those of the layout. */
 SparseTensor to_sparse(const Tensor& dense, const LayoutPtr& layout);
 
-/// Both tensors are contiguous; to_dense writes every element.
+/// Tensors are contiguous. to_dense writes every element; relayout, of values of any dtype, what
+/// kernels/block_sparse_conv2d.h says.
 BS_BACKENDS(void to_dense(const Tensor& values, const LayoutView& layout, const Tensor& dense,
                           Stream stream);
             void to_sparse(const Tensor& dense, const LayoutView& layout, const Tensor& values,
-                           Stream stream))
+                           Stream stream);
+            void relayout(const Tensor& values, const LayoutView& from, const LayoutView& to,
+                          const Tensor& moved, Stream stream))
 
 }  // namespace bs

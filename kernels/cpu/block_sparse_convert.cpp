@@ -2,6 +2,7 @@
 #include <bs/kernels/cpu/parallel.h>
 
 #include <algorithm>
+#include <cstddef>
 
 namespace bs::cpu {
 
@@ -55,6 +56,29 @@ void to_sparse(const Tensor& dense, const LayoutView& l, const Tensor& values, S
                     to + (z * l.nnz + e) * area + i * l.block);
     });
   });
+}
+
+void relayout(const Tensor& values, const LayoutView& from, const LayoutView& to,
+              const Tensor& moved, Stream) {
+  const size_t bytes = moved.bytes() / static_cast<size_t>(to.nnz);
+  const auto* const blocks = static_cast<const std::byte*>(values.data());
+  auto* const out = static_cast<std::byte*>(moved.data());
+  parallel_for(to.nnz, 1 + elementwise_grain / (int64_t{to.block} * to.block),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t n = begin; n < end; ++n) {
+                   const int64_t line = int64_t{to.head_of[n]} * to.rows + to.row_of[n];
+                   const int32_t* const first = from.col_of + from.row_offsets[line];
+                   const int32_t* const last = from.col_of + from.row_offsets[line + 1];
+                   const int32_t* const at = std::lower_bound(first, last, to.col_of[n]);
+                   std::byte* const block = out + static_cast<size_t>(n) * bytes;
+                   if (at != last && *at == to.col_of[n]) {
+                     const auto source = static_cast<size_t>(at - from.col_of);
+                     std::copy_n(blocks + source * bytes, bytes, block);
+                   } else {
+                     std::fill_n(block, bytes, std::byte{0});
+                   }
+                 }
+               });
 }
 
 }  // namespace bs::cpu

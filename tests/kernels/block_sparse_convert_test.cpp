@@ -1,5 +1,7 @@
 #include <bs/autograd/block_sparse_convert.h>
+#include <bs/kernels/block_sparse_conv2d.h>
 #include <bs/kernels/block_sparse_convert.h>
+#include <bs/kernels/copy.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <bs/tests/support/sparse_case.h>
@@ -74,4 +76,30 @@ TEST_CASE("block-sparse conversion refuses what does not fit") {
   CHECK_THROWS_WITH_AS(to_sparse(Tensor::empty({3, 16, 32}, i64), layout),
                        "to_sparse: dtype i64 is not supported; expected f64, f32, f16 or bf16",
                        Error);
+}
+
+TEST_CASE("relayout keeps the blocks that both layouts have") {
+  const Mask patterns[] = {Mask::random(2, 5, 4, 8, .5, 3), Mask::random(2, 5, 4, 8, .6, 4),
+                           Mask(2, 5, 4, 8), Mask(2, 5, 4, 8, 1)};
+  for (const Mask& from : patterns)
+    for (const Mask& to : patterns) {
+      const Reference values = random_reference(from.values(), 5);
+      const Reference expected = sparsify(densify(values, from), to);
+      for (const DType dtype : {f64, f32, f16, bf16, i32}) {
+        const Tensor x = values.tensor(dtype, test_device());
+        const Reference kept = Reference::of(expected.tensor(dtype, test_device()));
+        CHECK(Reference::of(relayout(x, from.layout(), to.layout())).values == kept.values);
+        const Tensor turned = clone(x.transpose(1, 2)).transpose(1, 2);
+        CHECK(Reference::of(relayout(turned, from.layout(), to.layout())).values == kept.values);
+      }
+    }
+  const Mask large = Mask::random(1, 2, 3, 128, .6, 6), other = Mask::random(1, 2, 3, 128, .6, 7);
+  const Reference values = random_reference(large.values(), 8);
+  const Tensor room = Tensor::empty({values.shape.product() + 1}, f32, test_device());
+  const Tensor x = room.slice(0, 1, room.numel()).view(values.shape);  // not aligned
+  copy(values.tensor(f32, test_device()), x);
+  CHECK(Reference::of(relayout(x, large.layout(), other.layout())).values ==
+        sparsify(densify(Reference::of(x), large), other).values);
+  CHECK_THROWS_WITH_AS(relayout(x, large.layout(), patterns[0].layout()),
+                       "relayout: two layouts of one size are expected", Error);
 }

@@ -1,5 +1,6 @@
 #include <bs/kernels/block_sparse_convert.h>
 #include <bs/lib/cuda/launch.h>
+#include <bs/lib/integers.h>
 
 #include <algorithm>
 #include <bit>
@@ -84,6 +85,29 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
+/// A block of threads a block of `to`, which looks for it in its row of `from`.
+template <class Chunk>
+__global__ void __launch_bounds__(threads)
+    relayout_kernel(const Chunk* values, Chunk* moved, LayoutView from, LayoutView to, int chunks) {
+  const int64_t n = blockIdx.x;
+  const int64_t line = int64_t{to.head_of[n]} * to.rows + to.row_of[n];
+  const int column = to.col_of[n], last = from.row_offsets[line + 1];
+  int at = from.row_offsets[line];
+  for (int end = last; at < end;) {
+    const int middle = (at + end) / 2;
+    if (from.col_of[middle] < column) {
+      at = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  const bool is_kept = at < last && from.col_of[at] == column;
+  const Chunk* const source = values + int64_t{at} * chunks;
+#pragma unroll 4
+  for (int i = static_cast<int>(threadIdx.x); i < chunks; i += static_cast<int>(blockDim.x))
+    moved[n * chunks + i] = is_kept ? source[i] : Chunk{};
+}
+
 template <class Chunk, bool Spread>
 void launch(const Tensor& values, const Tensor& dense, const LayoutView& l, Stream stream) {
   const auto bytes = static_cast<uint64_t>(size_of(values.dtype()));
@@ -113,13 +137,14 @@ void launch(const Tensor& values, const Tensor& dense, const LayoutView& l, Stre
   }
 }
 
+bool is_aligned(const Tensor& t) {
+  return reinterpret_cast<uintptr_t>(t.data()) % sizeof(uint4) == 0;
+}
+
 /// A row of a block is 16 bytes at least, so only the tensors' beginnings can be out of line.
 template <bool Spread>
 void convert(const Tensor& values, const Tensor& dense, const LayoutView& l, Stream stream) {
-  const auto aligned = [](const Tensor& t) {
-    return reinterpret_cast<uintptr_t>(t.data()) % sizeof(uint4) == 0;
-  };
-  if (aligned(values) && aligned(dense)) {
+  if (is_aligned(values) && is_aligned(dense)) {
     launch<uint4, Spread>(values, dense, l, stream);
   } else {
     launch<uint16_t, Spread>(values, dense, l, stream);
@@ -138,6 +163,24 @@ void to_dense(const Tensor& values, const LayoutView& layout, const Tensor& dens
 
 void to_sparse(const Tensor& dense, const LayoutView& layout, const Tensor& values, Stream stream) {
   convert<false>(values, dense, layout, stream);
+}
+
+void relayout(const Tensor& values, const LayoutView& from, const LayoutView& to,
+              const Tensor& moved, Stream stream) {
+  const auto run = [&]<class Chunk>(Type<Chunk>) {
+    const auto chunks =
+        static_cast<int>(moved.bytes() / sizeof(Chunk) / static_cast<size_t>(to.nnz));
+    const int wide = std::min(threads, static_cast<int>(round_up(int64_t{chunks}, int64_t{32})));
+    relayout_kernel<<<static_cast<unsigned>(to.nnz), wide, 0, native(stream)>>>(
+        static_cast<const Chunk*>(values.data()), static_cast<Chunk*>(moved.data()), from, to,
+        chunks);
+  };
+  if (is_aligned(values) && is_aligned(moved)) {
+    run(Type<uint4>{});
+  } else {
+    run(Type<uint8_t>{});
+  }
+  BS_CUDA_CHECK_LAUNCH("relayout");
 }
 
 }  // namespace bs::cuda

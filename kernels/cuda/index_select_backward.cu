@@ -1,9 +1,9 @@
-#include <bs/kernels/cuda/sort_pairs.h>
+#include <bs/kernels/cuda/index_order.h>
 #include <bs/kernels/index_select.h>
 #include <bs/lib/cuda/grid.h>
+#include <bs/kernels/cuda/early_launch.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 
-#include <bit>
 #include <limits>
 
 namespace bs::cuda {
@@ -27,22 +27,11 @@ constexpr int chunk = 32;
 /// Positions whose values are loaded ahead of their additions.
 constexpr int ahead = 4;
 
-template <class Index>
-__global__ void prepare_kernel(const Index* indices, unsigned* keys, unsigned* positions,
-                               int64_t count, int64_t extent, int64_t skip) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t k = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; k < count; k += step) {
-    const int64_t i = indices[k];
-    const bool counts = i >= 0 && i < extent && i != skip;
-    keys[k] = static_cast<unsigned>(counts ? i : extent);  // those behind the last row are left out
-    positions[k] = static_cast<unsigned>(k);
-  }
-}
-
-/// Sorted indices, and the position of each in dy.
+/// Sorted indices, the position of each in dy, and where those of each row begin.
 struct Sorted {
   const unsigned* keys;
   const unsigned* positions;
+  const unsigned* begins;
   int64_t count;
 
   __device__ bool joined(int64_t k) const {  ///< whether k - 1 and k belong to one run
@@ -78,49 +67,89 @@ struct Result {
   }
 };
 
-/// A block a chunk and a stretch of columns of all of `outer`, a thread N neighbouring columns.
+/// Rows of other_rows a warp.
+constexpr int other_rows_a_warp = 8;
+
+/// Rows that no index names are zeros or those of x, which a warp writes to some of them.
+template <class T, int N>
+__device__ void write_other_rows(const Sorted& sorted, const Result<T>& result, int64_t outer,
+                                 unsigned extent, int64_t inner, unsigned block) {
+  using Pack = device::Pack<T, N>;
+  const unsigned lane = threadIdx.x % warp;
+  const unsigned first = (block * (blockDim.x / warp) + threadIdx.x / warp) * other_rows_a_warp;
+  unsigned begin = 0;
+  if (lane <= other_rows_a_warp && first + lane <= extent) begin = sorted.begins[first + lane];
+  for (unsigned r = 0; r < other_rows_a_warp && first + r < extent; ++r) {
+    const unsigned here = __shfl_sync(0xffffffffU, begin, r);
+    if (here != __shfl_sync(0xffffffffU, begin, r + 1)) continue;
+    for (int64_t o = 0; o < outer; ++o) {
+      const int64_t at = (o * extent + first + r) * inner;
+      const auto* const from = reinterpret_cast<const Pack*>(result.x + at);
+      auto* const to = reinterpret_cast<Pack*>(result.dx + at);
+      for (int64_t p = lane; p < inner / N; p += warp) to[p] = result.x ? from[p] : Pack{};
+    }
+  }
+}
+
+/// A block a chunk and a stretch of columns of all of `outer`, a thread N neighbouring columns. The
+/// blocks behind the chunks write the other rows, if there are any.
 template <class T, int N>
 __global__ void __launch_bounds__(threads)
     sum_chunks_kernel(const T* dy, Sorted sorted, Partial<wide<T>> partial, Result<T> result,
                       int64_t outer, unsigned extent) {
   using W = wide<T>;
   const int64_t inner = partial.inner;
+  const auto chunks = static_cast<unsigned>(partial.chunks);
+  if (blockIdx.x >= chunks) {
+    if (blockIdx.y == 0)
+      write_other_rows<T, N>(sorted, result, outer, extent, inner, blockIdx.x - chunks);
+    return;
+  }
+  __shared__ unsigned rows[chunk + 2], positions[chunk];  // rows also of both neighbours
   const int64_t first = int64_t{blockIdx.x} * chunk;
   const int n = static_cast<int>(min(int64_t{chunk}, sorted.count - first));
+  for (int k = threadIdx.x; k < n + 2; k += blockDim.x) {
+    const int64_t at = first + k - 1;
+    rows[k] = at >= 0 && at < sorted.count ? sorted.keys[at] : ~0U;
+    if (k < n) positions[k] = sorted.positions[first + k];
+  }
+  __syncthreads();
   const int64_t step = int64_t{gridDim.y} * blockDim.x * N;
   for (int64_t i = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * N; i < outer * inner;
        i += step) {
     const int64_t o = i / inner;
     const int64_t column = i - o * inner;
-    bool came = sorted.joined(first);
+    const T* const source = dy + o * sorted.count * inner + column;
+    bool came = rows[0] == rows[1];
     W sum[N] = {};
     for (int from = 0; from < n; from += ahead) {
       Raw<T, N> raw[ahead];
 #pragma unroll
       for (int j = 0; j < ahead; ++j)
         if (from + j < n)
-          raw[j] = *reinterpret_cast<const Raw<T, N>*>(
-              dy + (o * sorted.count + sorted.positions[first + from + j]) * inner + column);
+          raw[j] = *reinterpret_cast<const Raw<T, N>*>(source + positions[from + j] * inner);
 #pragma unroll
       for (int j = 0; j < ahead; ++j) {
-        if (from + j >= n) break;
-        const int64_t k = first + from + j;
-        W values[N];
-        device::widen_pack<T, N>(raw[j], values);
+        const int k = from + j;
+        if (k < n) {
+          W values[N];
+          device::widen_pack<T, N>(raw[j], values);
 #pragma unroll
-        for (int c = 0; c < N; ++c) sum[c] += values[c];
-        const bool goes_on = sorted.joined(k + 1);
-        if (goes_on && from + j + 1 < n) continue;
-        const unsigned row = sorted.keys[k];
-        if (came || goes_on) {
-          W* to = came ? partial.came(o, blockIdx.x) : partial.begins(o, blockIdx.x);
-          store_pack<N>(to + column, sum);
-        } else if (row < extent) {
-          result.template store<N>((o * extent + row) * inner + column, sum);
+          for (int c = 0; c < N; ++c) sum[c] += values[c];
+          const unsigned row = rows[k + 1];
+          const bool goes_on = row == rows[k + 2];
+          if (!goes_on || k + 1 == n) {
+            if (came || goes_on) {
+              W* to = came ? partial.came(o, blockIdx.x) : partial.begins(o, blockIdx.x);
+              store_pack<N>(to + column, sum);
+            } else if (row < extent) {
+              result.template store<N>((o * extent + row) * inner + column, sum);
+            }
+            came = false;
+#pragma unroll
+            for (int c = 0; c < N; ++c) sum[c] = 0;
+          }
         }
-        came = false;
-#pragma unroll
-        for (int c = 0; c < N; ++c) sum[c] = 0;
       }
     }
   }
@@ -132,6 +161,7 @@ __global__ void __launch_bounds__(threads)
     join_chunks_kernel(Sorted sorted, Partial<wide<T>> partial, Result<T> result, int64_t outer,
                        unsigned extent) {
   using W = wide<T>;
+  wait_for_previous_launch();
   const int64_t c = blockIdx.x;
   const int64_t next = (c + 1) * chunk;
   if (!sorted.joined(next)) return;
@@ -162,68 +192,14 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// Rows that no index names are zeros or those of x; a warp a row, which it looks for among the
-/// keys.
-template <class T, int N>
-__global__ void __launch_bounds__(threads)
-    other_rows_kernel(Sorted sorted, Result<T> result, int64_t outer, unsigned extent,
-                      int64_t inner) {
-  const unsigned row = blockIdx.x * (threads / warp) + threadIdx.x / warp,
-                 lane = threadIdx.x % warp;
-  if (row >= extent) return;
-  int64_t low = 0;  // the first key that may be as large
-  for (int64_t high = sorted.count; low < high;) {
-    const int64_t step = ceil_div(high - low, int64_t{warp}), at = low + lane * step;
-    const bool smaller = at < high && sorted.keys[at] < row;
-    const int64_t count = __popc(__ballot_sync(0xffffffffU, smaller));
-    high = min(high, low + count * step);
-    if (count > 0) low += (count - 1) * step + 1;
-  }
-  if (low < sorted.count && sorted.keys[low] == row) return;
-  using Pack = device::Pack<T, N>;
-  for (int64_t o = 0; o < outer; ++o) {
-    const int64_t begin = (o * extent + row) * inner;
-    const auto* const from = reinterpret_cast<const Pack*>(result.x + begin);
-    auto* const to = reinterpret_cast<Pack*>(result.dx + begin);
-    for (int64_t p = lane; p < inner / N; p += warp) to[p] = result.x ? from[p] : Pack{};
-  }
-}
-
-/// Positions in the order of their indices.
-KeyedPositions sort(const Tensor& indices, int64_t extent, int64_t skip, Stream stream) {
-  const int64_t count = indices.numel();
-  const Device device = indices.device();
-  const auto room = [&] {
-    return KeyedPositions::of(Tensor::empty({count}, i32, device), sizeof(unsigned));
-  };
-  const KeyedPositions named = room(), sorted = room();
-  visit_index("index_select_backward", indices.dtype(), [&]<class Index>(Type<Index>) {
-    prepare_kernel<<<grid_size(count, threads, device), threads, 0, native(stream)>>>(
-        pointer<Index>(indices), static_cast<unsigned*>(named.keys.data()),
-        static_cast<unsigned*>(named.positions.data()), count, extent, skip);
-  });
-  BS_CUDA_CHECK_LAUNCH("index_select_backward");
-  sort_pairs(named, sorted, 0, std::bit_width(static_cast<uint64_t>(extent)), stream);
-  return sorted;
-}
-
-/// begins[i] = the first position in the order whose index is i or more, up to begins[extent].
-__global__ void begins_kernel(Sorted sorted, unsigned* begins, unsigned extent) {
-  const int64_t k = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (k > sorted.count) return;
-  const unsigned last = k < sorted.count ? sorted.keys[k] : extent;
-  for (unsigned i = k > 0 ? sorted.keys[k - 1] + 1 : 0; i <= last; ++i)
-    begins[i] = static_cast<unsigned>(k);
-}
-
 constexpr int element_threads = 512;
 
 /// Sums of single elements along the last axis. A block holds a pack of rows, side by side in
 /// shared memory, and a thread looks up an element's positions once for all of them.
 template <class T>
 __global__ void __launch_bounds__(element_threads)
-    sum_elements_kernel(const T* dy, Sorted sorted, const unsigned* begins, Result<T> result,
-                        int64_t outer, unsigned extent) {
+    sum_elements_kernel(const T* dy, Sorted sorted, Result<T> result, int64_t outer,
+                        unsigned extent) {
   using W = wide<T>;
   constexpr int R = device::pack_size<T>;
   extern __shared__ uint4 memory[];
@@ -242,8 +218,8 @@ __global__ void __launch_bounds__(element_threads)
     __syncthreads();
     for (unsigned i = threadIdx.x; i < extent; i += element_threads) {
       W sum[R] = {};
-      const unsigned end = begins[i + 1];
-      for (unsigned k = begins[i]; k < end; ++k) {
+      const unsigned end = sorted.begins[i + 1];
+      for (unsigned k = sorted.begins[i]; k < end; ++k) {
         W values[R];
         device::widen_pack<T, R>(reinterpret_cast<const Raw<T, R>&>(held[sorted.positions[k]]),
                                  values);
@@ -268,10 +244,6 @@ template <class T>
 void sum_elements(const Tensor& dy, const Sorted& sorted, const Result<T>& result, int64_t extent,
                   Stream stream) {
   const Device device = dy.device();
-  const Tensor begins = Tensor::empty({extent + 1}, i32, device);
-  auto* const to = static_cast<unsigned*>(begins.data());
-  begins_kernel<<<grid_of("index_select_backward", ceil_div(sorted.count + 1, threads)), threads, 0,
-                  native(stream)>>>(sorted, to, static_cast<unsigned>(extent));
   const auto bytes = static_cast<int>(sorted.count * 16);
   BS_CUDA_CHECK(cudaFuncSetAttribute(sum_elements_kernel<T>,
                                      cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
@@ -279,8 +251,7 @@ void sum_elements(const Tensor& dy, const Sorted& sorted, const Result<T>& resul
   const int resident = std::min(most_resident, shared_bytes / bytes);
   sum_elements_kernel<T><<<grid_size(dy.size(0), device::pack_size<T>, device, resident),
                            element_threads, static_cast<size_t>(bytes), native(stream)>>>(
-      static_cast<const T*>(dy.data()), sorted, to, result, dy.size(0),
-      static_cast<unsigned>(extent));
+      static_cast<const T*>(dy.data()), sorted, result, dy.size(0), static_cast<unsigned>(extent));
 }
 
 /// By chunks of the order.
@@ -306,16 +277,14 @@ void sum_rows(const Tensor& dy, const Sorted& sorted, const Result<device_type<T
   visit_pack<T>(aligned, inner, [&]<int N>(std::integral_constant<int, N>) {
     const int64_t packs = outer * inner / N;
     const auto across = static_cast<unsigned>(std::min<int64_t>(threads, ceil_div(packs, 32) * 32));
-    const dim3 grid(static_cast<unsigned>(chunks),
-                    static_cast<unsigned>(std::min<int64_t>(ceil_div(packs, across), 65535)));
-    if (by_rows)
-      other_rows_kernel<D, N>
-          <<<grid_of(op, ceil_div(extent, threads / warp)), threads, 0, native(stream)>>>(
-              sorted, result, outer, rows, inner);
-    sum_chunks_kernel<D, N>
-        <<<grid, across, 0, native(stream)>>>(pointer<T>(dy), sorted, partial, result, outer, rows);
-    join_chunks_kernel<D, N>
-        <<<grid, across, 0, native(stream)>>>(sorted, partial, result, outer, rows);
+    const auto down = static_cast<unsigned>(std::min<int64_t>(ceil_div(packs, across), 65535));
+    const int64_t others = int64_t{across / warp} * other_rows_a_warp;
+    const int64_t blocks = chunks + (by_rows ? ceil_div(extent, others) : 0);
+    sum_chunks_kernel<D, N><<<dim3(grid_of(op, blocks), down), across, 0, native(stream)>>>(
+        pointer<T>(dy), sorted, partial, result, outer, rows);
+    BS_CUDA_CHECK_LAUNCH(op);
+    launch_early(join_chunks_kernel<D, N>, dim3(static_cast<unsigned>(chunks), down), across, 0,
+                 stream, sorted, partial, result, outer, rows);
   });
 }
 
@@ -326,9 +295,9 @@ void index_select_backward(const Tensor& x, const Tensor& dy, const Tensor& indi
   const int64_t extent = dx.size(1), count = dy.size(1);
   BS_CHECK(std::max(extent, count) < std::numeric_limits<int32_t>::max(),
            "index_select_backward: {} indices into {} rows are too many", count, extent);
-  const KeyedPositions order = sort(indices, extent, skip, stream);
-  const Sorted sorted{static_cast<const unsigned*>(order.keys.data()),
-                      static_cast<const unsigned*>(order.positions.data()), count};
+  const IndexOrder order = index_order(indices, extent, skip, stream);
+  const auto words = [](const Tensor& x) { return static_cast<const unsigned*>(x.data()); };
+  const Sorted sorted{words(order.keys), words(order.positions), words(order.begins), count};
   visit_floating("index_select_backward", dy.dtype(), [&]<class T>(Type<T>) {
     const Result<device_type<T>> result{maybe<T>(x), pointer<T>(dx)};
     if (holds_elements(dx, count)) return sum_elements(dy, sorted, result, extent, stream);

@@ -6,6 +6,8 @@
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
 
+#include <tuple>
+
 using namespace bs;
 using namespace bs::test;
 
@@ -172,6 +174,28 @@ TEST_CASE("index_select_backward of single elements of many rows") {
             Reference::of(dx).values == Reference::of(expected.tensor(dtype, Device::cpu())).values,
             to_string(dtype));
       }
+}
+
+TEST_CASE("index_select_backward of few and of many positions, into rows of which some get none") {
+  // Few are ordered by blocks of threads that read them all, many by a radix sort.
+  const std::tuple<int64_t, int64_t, int64_t> sizes[] = {
+      {1, 3000, 300}, {64, 3000, 300}, {5000, 3000, 260}, {3000, 70000, 2}, {300000, 5000, 2}};
+  for (const auto& [count, extent, inner] : sizes) {
+    std::vector<int64_t> indices = random_indices(count, extent, 7);
+    for (size_t i = 0; i < indices.size(); i += 4) indices[i] = i % 8 == 0 ? 5 : extent - 1;
+    Reference dy = random_reference({count, inner}, 5, -8, 8), expected({extent, inner});
+    for (double& v : dy.values) v = std::round(v);
+    const auto n = static_cast<size_t>(inner);
+    for (size_t k = 0; k < indices.size(); ++k)
+      for (size_t c = 0; c < n; ++c)
+        if (indices[k] != 11) expected[static_cast<size_t>(indices[k]) * n + c] += dy[k * n + c];
+    for (const DType dtype : {f64, f32, bf16}) {
+      const Tensor dx = index_select_backward(dy.tensor(dtype, test_device()), 0,
+                                              indices_of(indices), expected.shape[0], 11);
+      CHECK(Reference::of(dx).values ==
+            Reference::of(expected.tensor(dtype, test_device())).values);
+    }
+  }
 }
 
 TEST_CASE("index_select_backward passes over indices outside, and over nothing") {

@@ -138,6 +138,14 @@ void check_floating(const char* op, const Tensor& x) {
   if (!is_floating(x.dtype())) detail::unsupported_dtype(op, x.dtype(), "f64, f32, f16 or bf16");
 }
 
+/// What `reduced` makes of one run of axes, in `dtype`.
+template <class Reduced>
+Tensor of_run(const Plan& p, DType dtype, Reduced reduced) {
+  const Tensor y = Tensor::empty(p.reduced(), dtype, p.x.device());
+  if (y.numel() > 0) reduced(p, y);
+  return y.view(p.shape);
+}
+
 /// A reduction that one of its kind completes where several runs of axes are reduced in turns, each
 /// in place: `reduced` and then `completed` of what it gave, both in the dtype of sums, or bools.
 template <class Reduced, class Completed>
@@ -146,9 +154,50 @@ Tensor in_turns(const char* op, const Tensor& x, const Axes& axes, bool keepdim,
   const Axes last = last_of_several_runs(op, x, axes);
   const Plan p = last ? plan(op, x, last, true) : plan(op, x, axes, keepdim);
   const DType dtype = p.x.dtype() == boolean ? boolean : sum_dtype(p.x.dtype());
-  const Tensor y = Tensor::empty(p.reduced(), dtype, p.x.device());
-  if (y.numel() > 0) reduced(p, y);
-  return last ? completed(y.view(p.shape)) : y.view(p.shape);
+  const Tensor y = of_run(p, dtype, reduced);
+  return last ? completed(y) : y;
+}
+/// The same in x's dtype, which a backend rounds to where there is one run.
+template <class Reduced, class Completed>
+Tensor rounded_in_turns(const char* op, const Tensor& x, const Axes& axes, bool keepdim,
+                        Reduced reduced, Completed completed) {
+  if (!last_of_several_runs(op, x, axes))
+    return of_run(plan(op, x, axes, keepdim), x.dtype(), reduced);
+  return cast(in_turns(op, x, axes, keepdim, reduced, completed), x.dtype());
+}
+
+/// `scale` times the sum of squared distances from the mean, in the dtype of sums. Several runs of
+/// axes are reduced in place: what each part of the last run has, and how far the parts' means are
+/// apart (Chan, Golub, LeVeque, 1979).
+Tensor squares_around_mean(const char* op, const Tensor& x, const Axes& axes, bool keepdim,
+                           double scale) {
+  const Axes last = last_of_several_runs(op, x, axes);
+  const Plan run = last ? plan(op, x, last, true) : plan(op, x, axes, keepdim);
+  const DType wide = sum_dtype(x.dtype());
+  const Tensor means = last ? Tensor::empty(run.reduced(), wide, x.device()) : Tensor();
+  Tensor within = of_run(run, wide, [&](const Plan& p, const Tensor& y) {
+    BS_DISPATCH(y.device(), squared_deviation, p.x, means, y, scale);
+  });
+  if (!last) return within;
+  return add(wide_sum(op, within, axes, keepdim, 1),
+             squares_around_mean(op, means.view(run.shape), axes, keepdim,
+                                 scale * static_cast<double>(run.n)));
+}
+
+/// The variance, or its root.
+Tensor variance(const char* op, const Tensor& x, const Axes& axes, bool keepdim, double correction,
+                bool is_root) {
+  check_floating(op, x);
+  const double n = each_of(op, x, axes), scale = 1 / std::max(0.0, n - correction);
+  if (n == 0)
+    return full(reduced_shape(op, x.shape(), axes, keepdim), std::nan(""), x.dtype(), x.device());
+  if (last_of_several_runs(op, x, axes)) {
+    const Tensor wide = squares_around_mean(op, x, axes, keepdim, scale);
+    return cast(is_root ? sqrt(wide) : wide, x.dtype());
+  }
+  return of_run(plan(op, x, axes, keepdim), x.dtype(), [&](const Plan& p, const Tensor& y) {
+    BS_DISPATCH(y.device(), variance, p.x, y, scale, is_root);
+  });
 }
 
 }  // namespace
@@ -157,14 +206,15 @@ Tensor wide_sum(const char* op, const Tensor& x, const Axes& axes, bool keepdim,
   return sum_in(sum_dtype(x.dtype()), op, x, axes, keepdim, scale);
 }
 
-Tensor sum_of_squares(const char* op, const Tensor& x, const Axes& axes, bool keepdim) {
+Tensor root_of_squares(const char* op, const Tensor& x, const Axes& axes, bool keepdim) {
   check_floating(op, x);
-  const auto squares = [](const Plan& p, const Tensor& y) {
+  const auto roots = [](const Plan& p, const Tensor& y) {
     if (p.n == 0) return fill(y, 0);
-    BS_DISPATCH(y.device(), sum_of_squares, p.x, y);
+    BS_DISPATCH(y.device(), root_of_squares, p.x, y);
   };
-  return in_turns(op, x, axes, keepdim, squares,
-                  [&](const Tensor& within) { return wide_sum(op, within, axes, keepdim, 1); });
+  return rounded_in_turns(op, x, axes, keepdim, roots, [&](const Tensor& run) {
+    return root_of_squares(op, run, axes, keepdim);
+  });
 }
 
 #define BS_IN_TURNS(function, twin, of_nothing)                                           \
@@ -198,73 +248,27 @@ Tensor mean(const Tensor& x, const Axes& axes, bool keepdim) {
   check_floating("mean", x);
   const double n = each_of("mean", x, axes);
   if (n == 0)
-    return full(reduced_shape("mean", x.shape(), axes, keepdim),
-                std::numeric_limits<double>::quiet_NaN(), x.dtype(), x.device());
+    return full(reduced_shape("mean", x.shape(), axes, keepdim), std::nan(""), x.dtype(),
+                x.device());
   return sum_in(x.dtype(), "mean", x, axes, keepdim, 1 / n);
 }
 
-namespace {
-/// `scale` times the sum of squared distances from the mean, which `mean` gets unless it is
-/// undefined; over one run of axes, in the dtype of sums.
-Tensor squares_of_run(const Plan& p, const Tensor& mean, double scale) {
-  const Tensor y = Tensor::empty(p.reduced(), sum_dtype(p.x.dtype()), p.x.device());
-  if (y.numel() > 0) BS_DISPATCH(y.device(), squared_deviation, p.x, mean, y, scale);
-  return y.view(p.shape);
-}
-
-/// The same over any axes. Several runs of them are reduced in place: what each part of the last
-/// run has, and how far the parts' means are apart (Chan, Golub, LeVeque, 1979).
-Tensor squares_around_mean(const char* op, const Tensor& x, const Axes& axes, bool keepdim,
-                           double scale) {
-  const Axes last = last_of_several_runs(op, x, axes);
-  if (!last) return squares_of_run(plan(op, x, axes, keepdim), {}, scale);
-  const Plan p = plan(op, x, last, true);
-  const Tensor means = Tensor::empty(p.reduced(), sum_dtype(x.dtype()), x.device());
-  const Tensor within = squares_of_run(p, means, scale);
-  return add(wide_sum(op, within, axes, keepdim, 1),
-             squares_around_mean(op, means.view(p.shape), axes, keepdim,
-                                 scale * static_cast<double>(p.n)));
-}
-
-/// In the dtype of sums.
-Tensor wide_logsumexp(const Plan& p) {
-  const Tensor y = Tensor::empty(p.reduced(), sum_dtype(p.x.dtype()), p.x.device());
-  if (p.n == 0) {
-    fill(y, -std::numeric_limits<double>::infinity());
-  } else if (y.numel() > 0) {
-    BS_DISPATCH(y.device(), log_sum_exp, p.x, y);
-  }
-  return y.view(p.shape);
-}
-
-/// The variance in the dtype of sums.
-Tensor wide_var(const char* op, const Tensor& x, const Axes& axes, bool keepdim,
-                double correction) {
-  check_floating(op, x);
-  const double n = each_of(op, x, axes);
-  if (n == 0)
-    return full(reduced_shape(op, x.shape(), axes, keepdim),
-                std::numeric_limits<double>::quiet_NaN(), sum_dtype(x.dtype()), x.device());
-  return squares_around_mean(op, x, axes, keepdim, 1 / std::max(0.0, n - correction));
-}
-}  // namespace
-
 Tensor var(const Tensor& x, const Axes& axes, bool keepdim, double correction) {
-  return cast(wide_var("var", x, axes, keepdim, correction), x.dtype());
+  return variance("var", x, axes, keepdim, correction, false);
 }
 
 Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {
   check_floating("logsumexp", x);
-  // Of several runs of axes, in turns; what is between is not rounded.
-  if (const Axes last = last_of_several_runs("logsumexp", x, axes)) {
-    const Tensor within = wide_logsumexp(plan("logsumexp", x, last, true));
-    return cast(logsumexp(within, axes, keepdim), x.dtype());
-  }
-  return cast(wide_logsumexp(plan("logsumexp", x, axes, keepdim)), x.dtype());
+  const auto sums = [](const Plan& p, const Tensor& y) {
+    if (p.n == 0) return fill(y, -std::numeric_limits<double>::infinity());
+    BS_DISPATCH(y.device(), log_sum_exp, p.x, y);
+  };
+  return rounded_in_turns("logsumexp", x, axes, keepdim, sums,
+                          [&](const Tensor& run) { return logsumexp(run, axes, keepdim); });
 }
 
 Tensor stddev(const Tensor& x, const Axes& axes, bool keepdim, double correction) {
-  return cast(sqrt(wide_var("stddev", x, axes, keepdim, correction)), x.dtype());
+  return variance("stddev", x, axes, keepdim, correction, true);
 }
 
 #define BS_EXTREMUM(function)                                                                \
@@ -296,9 +300,9 @@ Tensor place_of_extremum(const char* op, const Tensor& x, const Axes& axes, bool
     return add(mul(of_all, each), best.view(within.shape));
   }
   const Plan p = plan(op, operand(x), axes, keepdim);
+  if (p.n == 1) return zeros(p.shape, i64, x.device());
   const Tensor y = Tensor::empty(p.reduced(), i64, x.device());
   BS_CHECK(p.n > 0 || y.numel() == 0, "{}: nothing to choose from in shape {}", op, x.shape());
-  if (p.n == 1) return zeros(p.shape, i64, x.device());
   if (y.numel() > 0 && smallest) BS_DISPATCH(y.device(), argmin, p.x, y);
   if (y.numel() > 0 && !smallest) BS_DISPATCH(y.device(), argmax, p.x, y);
   return y.view(p.shape);

@@ -42,6 +42,28 @@ Indexed shrunk(const Indexed& y, int axis, bool keepdim) {
   return keepdim ? y : Indexed{y.values.squeeze(axis), y.indices.squeeze(axis)};
 }
 
+/// The largest elements along axis `at`, or the smallest, and their places.
+Indexed extremum(const Tensor& x, int at, bool keepdim, bool smallest) {
+  const int64_t n = x.size(at);
+  if ((!is_floating(x.dtype()) && x.dtype() != i64) || n < 2 || x.numel() == 0) {
+    const Tensor indices = smallest ? argmin(x, at, true) : argmax(x, at, true);
+    return shrunk({gather(x, at, indices), indices}, at, keepdim);
+  }
+  int64_t inner = 1;
+  for (int i = at + 1; i < x.rank(); ++i) inner *= x.size(i);
+  Shape shape = x.shape();
+  shape[at] = 1;
+  const Indexed y = {Tensor::empty(shape, x.dtype(), x.device()),
+                     Tensor::empty(shape, i64, x.device())};
+  const Tensor of = contiguous(x).view({x.numel() / (n * inner), n, inner});
+  if (smallest) {
+    BS_DISPATCH(x.device(), min_with_place, of, y.values, y.indices);
+  } else {
+    BS_DISPATCH(x.device(), max_with_place, of, y.values, y.indices);
+  }
+  return shrunk(y, at, keepdim);
+}
+
 }  // namespace
 
 Tensor argsort(const Tensor& x, int axis, bool descending) {
@@ -70,15 +92,11 @@ Indexed kthvalue(const Tensor& x, int64_t k, int axis, bool keepdim) {
 }
 
 Indexed max(const Tensor& x, int axis, bool keepdim) {
-  const int at = normalize_axis("max", axis, x.rank());
-  const Tensor indices = argmax(x, at, true);
-  return shrunk({gather(x, at, indices), indices}, at, keepdim);
+  return extremum(x, normalize_axis("max", axis, x.rank()), keepdim, false);
 }
 
 Indexed min(const Tensor& x, int axis, bool keepdim) {
-  const int at = normalize_axis("min", axis, x.rank());
-  const Tensor indices = argmin(x, at, true);
-  return shrunk({gather(x, at, indices), indices}, at, keepdim);
+  return extremum(x, normalize_axis("min", axis, x.rank()), keepdim, true);
 }
 
 Tensor argmin(const Tensor& x, const Axes& axes, bool keepdim) {

@@ -39,7 +39,7 @@ Tensor beside(const char* op, const Tensor& y, const Tensor& x, const Axes& axes
 
 Tensor vector_norm(const Tensor& x, double p, const Axes& axes, bool keepdim) {
   BS_CHECK(p >= 1, "vector_norm: p is {}, which is less than 1", p);
-  if (p == 2) return cast(sqrt(sum_of_squares("vector_norm", x, axes, keepdim)), x.dtype());
+  if (p == 2) return root_of_squares("vector_norm", x, axes, keepdim);
   const Tensor wide = widened("vector_norm", x);
   Tensor y;
   if (p == 1) {

@@ -227,23 +227,34 @@ void reduce(const Tensor& x, const Term& term, const Tensor& y, double scale) {
   }
 }
 
-/// Reduces x to y by Op, through f32 where y is of 16 bits.
-template <class Op>
-void reduce_to(const char* op, const Tensor& x, const Tensor& y, double scale) {
-  const bool rounds = is_low_precision(y.dtype());
-  const Tensor wide = rounds ? Tensor::empty(y.shape(), f32, y.device()) : y;
-  visit_terms(op, x.dtype(), [&]<class T, class W>(Type<T>, Type<W>) {
-    reduce<Op, W, T>(x, Identity{}, wide, scale);
-  });
-  if (rounds) copy(wide, y);
+/// y of what f gives in the dtype of sums.
+template <class F>
+void through_wide(const Tensor& y, F f) {
+  if (!is_low_precision(y.dtype())) return f(y);
+  const Tensor wide = Tensor::empty(y.shape(), f32, y.device());
+  f(wide);
+  copy(wide, y);
 }
 
-/// y = is(how many of the bools are true).
+/// Reduces x to y by Op.
+template <class Op>
+void reduce_to(const char* op, const Tensor& x, const Tensor& y, double scale) {
+  visit_terms(op, x.dtype(), [&]<class T, class W>(Type<T>, Type<W>) {
+    through_wide(y, [&](const Tensor& wide) { reduce<Op, W, T>(x, Identity{}, wide, scale); });
+  });
+}
+
+/// Calls f(i) for each number of y.
 template <class F>
-void count_true(const Tensor& x, const Tensor& y, F is) {
-  const Tensor counts = Tensor::empty(y.shape(), i64, y.device());
-  reduce_to<Sum>("sum", x, counts, 1);
-  std::transform(counts.data<int64_t>(), counts.data<int64_t>() + y.numel(), y.data<bool>(), is);
+void for_each(const Tensor& y, F f) {
+  parallel_for(y.numel(), elementwise_grain, [=](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) f(i);
+  });
+}
+
+template <class W>
+void take_roots(const Tensor& y) {
+  for_each(y, [out = y.data<W>()](int64_t i) { out[i] = std::sqrt(out[i]); });
 }
 
 }  // namespace
@@ -252,9 +263,13 @@ void sum(const Tensor& x, const Tensor& y, double scale, Stream) {
   reduce_to<Sum>("sum", x, y, scale);
 }
 
-void sum_of_squares(const Tensor& x, const Tensor& y, Stream) {
-  visit_floating("vector_norm", x.dtype(),
-                 [&]<class T>(Type<T>) { reduce<Sum, Wide<T>, T>(x, Square{}, y, 1); });
+void root_of_squares(const Tensor& x, const Tensor& y, Stream) {
+  visit_floating("vector_norm", x.dtype(), [&]<class T>(Type<T>) {
+    through_wide(y, [&](const Tensor& wide) {
+      reduce<Sum, Wide<T>, T>(x, Square{}, wide, 1);
+      take_roots<Wide<T>>(wide);
+    });
+  });
 }
 
 void count_equal(const Tensor& x, const Tensor& to, const Tensor& y, Stream) {
@@ -275,36 +290,32 @@ void squared_deviation(const Tensor& x, const Tensor& mean, const Tensor& y, dou
   });
 }
 
+void variance(const Tensor& x, const Tensor& y, double scale, bool is_root, Stream stream) {
+  through_wide(y, [&](const Tensor& wide) {
+    squared_deviation(x, {}, wide, scale, stream);
+    if (!is_root) return;
+    visit_floating("stddev", wide.dtype(), [&]<class T>(Type<T>) { take_roots<Wide<T>>(wide); });
+  });
+}
+
 void amax(const Tensor& x, const Tensor& y, Stream) { reduce_to<Max>("amax", x, y, 1); }
 
 void amin(const Tensor& x, const Tensor& y, Stream) { reduce_to<Min>("amin", x, y, 1); }
 
 /// In two passes.
 void log_sum_exp(const Tensor& x, const Tensor& y, Stream stream) {
-  const Tensor shift = Tensor::empty_like(y);
-  amax(x, shift, stream);
   visit_floating("logsumexp", x.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;
-    W* const shifts = shift.data<W>();
-    const auto each = [&](const auto& f) {
-      parallel_for(y.numel(), elementwise_grain, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) f(i);
-      });
-    };
-    // By an infinite one nothing would be gained.
-    each([=](int64_t i) { shifts[i] = std::isfinite(shifts[i]) ? shifts[i] : W{0}; });
-    reduce<ElementSum, W, T>(x, Exponential<W>{shifts}, y, 1);
-    W* const out = y.data<W>();
-    each([=](int64_t i) { out[i] = math::log(out[i]) + shifts[i]; });
+    through_wide(y, [&](const Tensor& wide) {
+      const Tensor shift = Tensor::empty_like(wide);
+      amax(x, shift, stream);
+      W *const shifts = shift.data<W>(), *const out = wide.data<W>();
+      // By an infinite one nothing would be gained.
+      for_each(y, [=](int64_t i) { shifts[i] = std::isfinite(shifts[i]) ? shifts[i] : W{0}; });
+      reduce<ElementSum, W, T>(x, Exponential<W>{shifts}, wide, 1);
+      for_each(y, [=](int64_t i) { out[i] = math::log(out[i]) + shifts[i]; });
+    });
   });
-}
-
-void any_true(const Tensor& x, const Tensor& y, Stream) {
-  count_true(x, y, [](int64_t count) { return count > 0; });
-}
-
-void all_true(const Tensor& x, const Tensor& y, Stream) {
-  count_true(x, y, [n = x.size(1)](int64_t count) { return count == n; });
 }
 
 }  // namespace bs::cpu

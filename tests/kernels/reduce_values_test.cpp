@@ -1,6 +1,7 @@
 // Reductions of values that are not finite, equal, far from zero, or many.
 #include <bs/autograd/reduce.h>
 #include <bs/kernels/reduce.h>
+#include <bs/kernels/sort.h>
 #include <bs/tests/kernels/reduce_reference.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
@@ -104,4 +105,64 @@ TEST_CASE("sums pass infinities and NaN on") {
     CHECK(std::isnan(y[2]));
     CHECK(std::isnan(sum(r.tensor(f32, test_device())).item()));
   }
+}
+
+namespace {
+/// The first place along the middle axis of what is beyond all others; NaN is.
+int64_t place_of(const Reference& x, int64_t row, int64_t column, bool smallest) {
+  int64_t best = 0;
+  double most = x.at({row, 0, column});
+  for (int64_t j = 1; j < x.shape[1] && !std::isnan(most); ++j) {
+    const double value = x.at({row, j, column});
+    if (!std::isnan(value) && !(smallest ? value < most : value > most)) continue;
+    most = value;
+    best = j;
+  }
+  return best;
+}
+
+void check_places(const Reference& x, DType dtype) {
+  const Tensor t = x.tensor(dtype, test_device());
+  const Reference seen = Reference::of(t);
+  for (const bool smallest : {false, true}) {
+    const Indexed found = smallest ? min(t, 1) : max(t, 1);
+    const Reference values = Reference::of(found.values), indices = Reference::of(found.indices);
+    const Reference alone = Reference::of(smallest ? argmin(t, 1) : argmax(t, 1));
+    for (int64_t i = 0; i < x.shape[0]; ++i)
+      for (int64_t k = 0; k < x.shape[2]; ++k) {
+        const int64_t place = place_of(seen, i, k, smallest);
+        const double value = seen.at({i, place, k}), got = values.at({i, k});
+        CHECK(indices.at({i, k}) == static_cast<double>(place));
+        CHECK(alone.at({i, k}) == static_cast<double>(place));
+        CHECK((got == value || (std::isnan(got) && std::isnan(value))));
+        CHECK((std::isnan(value) || std::signbit(got) == std::signbit(value)));
+      }
+  }
+}
+}  // namespace
+
+// Packs of a row are looked through once their best is known.
+TEST_CASE("places of extremes among ties, NaN, infinities and zeros of both signs") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const int64_t n : {1, 2, 7, 8, 9, 24, 333, 4096, 20011})
+    for (const int64_t inner : {1, 3, 8}) {
+      if (n * inner > 30000) continue;
+      CAPTURE(n);
+      CAPTURE(inner);
+      Reference x({6, n, inner});
+      for (size_t i = 0; i < x.values.size(); ++i)
+        x[i] = static_cast<double>(i * i % 7) - 3;  // many are alike
+      for (const DType dtype : {f64, f32, f16, bf16, i64, i32}) check_places(x, dtype);
+      const auto row = [&](int64_t i) {
+        return x.values.begin() + static_cast<std::ptrdiff_t>(i * n * inner);
+      };
+      std::fill(row(0), row(1), -infinity);
+      std::fill(row(1), row(2), infinity);
+      for (auto e = row(2); e != row(3); ++e) *e = (e - row(2)) % 2 == 0 ? -0.0 : 0.0;
+      *(row(4) - inner) = nan;
+      *(row(3) + n * inner / 2) = nan;
+      std::fill(row(4), row(5), nan);
+      for (const DType dtype : {f64, f32, f16, bf16}) check_places(x, dtype);
+    }
 }

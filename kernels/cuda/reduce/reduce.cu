@@ -247,15 +247,29 @@ void reduce_columns(const T* x, const Shape& shape, Output<State, Term<T>> outpu
                output);
 }
 
+/// What a reduction is to give.
+struct Results {
+  Tensor y;
+  double scale = 1;
+  Tensor means = {};     ///< of moments, unless undefined
+  Tensor values = {};    ///< at places, unless undefined
+  Tensor numbers = {};   ///< that states begin with, unless undefined
+  bool is_root = false;  ///< y gets square roots
+};
+
 template <class State, class T>
-void reduce(const char* op, const Tensor& x, const Tensor& y, double scale, Stream stream,
-            const Tensor& means = {}, const Tensor& numbers = {}) {
+void reduce(const char* op, const Tensor& x, const Results& to, Stream stream) {
   using D = device_type<T>;
   const int64_t outer = x.size(0), n = x.size(1), inner = x.size(2);
   const auto* const from = static_cast<const D*>(x.data());  // bool ones are bytes of 0 or 1
-  Output<State, Term<D>> output{y.data(), y.dtype(), static_cast<Term<D>>(scale)};
-  if (means.defined()) output.means = static_cast<Term<D>*>(means.data());
-  if (numbers.defined()) output.numbers = numbers.data();
+  Output<State, Term<D>> output{to.y.data(), to.y.dtype(), static_cast<Term<D>>(to.scale)};
+  if (to.means.defined()) output.means = static_cast<Term<D>*>(to.means.data());
+  if (to.values.defined()) {
+    output.values = to.values.data();
+    output.value_dtype = to.values.dtype();
+  }
+  if (to.numbers.defined()) output.numbers = to.numbers.data();
+  output.is_root = to.is_root;
   if (inner == 1) {
     constexpr int N = device::pack_size<D>;
     if (aligned16(x) && n % N == 0) {
@@ -271,74 +285,84 @@ void reduce(const char* op, const Tensor& x, const Tensor& y, double scale, Stre
   BS_CUDA_CHECK_LAUNCH(op);
 }
 
-/// Reduces with State<W>, W being what x, of a floating dtype, i64 or bytes, is computed in.
+/// Reduces a floating x with State<W>, W being what it is computed in.
 template <template <class> class State>
-void reduce_any(const char* op, const Tensor& x, const Tensor& y, double scale, Stream stream) {
-  if (x.dtype() == i64) return reduce<State<int64_t>, int64_t>(op, x, y, scale, stream);
-  if (x.dtype() == u8 || x.dtype() == boolean)
-    return reduce<State<int64_t>, uint8_t>(op, x, y, scale, stream);
+void reduce_floating(const char* op, const Tensor& x, const Results& to, Stream stream) {
   visit_floating(op, x.dtype(), [&]<class T>(Type<T>) {
-    reduce<State<wide<device_type<T>>>, T>(op, x, y, scale, stream);
+    reduce<State<wide<device_type<T>>>, T>(op, x, to, stream);
   });
+}
+
+/// The same, or i64 or bytes.
+template <template <class> class State>
+void reduce_any(const char* op, const Tensor& x, const Results& to, Stream stream) {
+  if (x.dtype() == i64) return reduce<State<int64_t>, int64_t>(op, x, to, stream);
+  if (x.dtype() == u8 || x.dtype() == boolean)
+    return reduce<State<int64_t>, uint8_t>(op, x, to, stream);
+  reduce_floating<State>(op, x, to, stream);
 }
 
 }  // namespace
 
 void sum(const Tensor& x, const Tensor& y, double scale, Stream stream) {
-  reduce_any<SumState>("sum", x, y, scale, stream);
+  reduce_any<SumState>("sum", x, {y, scale}, stream);
 }
 
 void squared_deviation(const Tensor& x, const Tensor& mean, const Tensor& y, double scale,
                        Stream stream) {
-  visit_floating("var", x.dtype(), [&]<class T>(Type<T>) {
-    reduce<MomentState<wide<device_type<T>>>, T>("var", x, y, scale, stream, mean);
-  });
+  reduce_floating<MomentState>("var", x, {.y = y, .scale = scale, .means = mean}, stream);
 }
 
-void sum_of_squares(const Tensor& x, const Tensor& y, Stream stream) {
-  visit_floating("vector_norm", x.dtype(), [&]<class T>(Type<T>) {
-    reduce<SquareState<wide<device_type<T>>>, T>("vector_norm", x, y, 1, stream);
-  });
+void variance(const Tensor& x, const Tensor& y, double scale, bool is_root, Stream stream) {
+  reduce_floating<MomentState>("var", x, {.y = y, .scale = scale, .is_root = is_root}, stream);
+}
+
+void root_of_squares(const Tensor& x, const Tensor& y, Stream stream) {
+  reduce_floating<SquareState>("vector_norm", x, {.y = y, .is_root = true}, stream);
 }
 
 void count_equal(const Tensor& x, const Tensor& to, const Tensor& y, Stream stream) {
-  visit_floating("extremum_backward", x.dtype(), [&]<class T>(Type<T>) {
-    reduce<EqualState<wide<device_type<T>>>, T>("extremum_backward", x, y, 1, stream, {}, to);
-  });
+  reduce_floating<EqualState>("extremum_backward", x, {.y = y, .numbers = to}, stream);
 }
 
 void product(const Tensor& x, const Tensor& y, Stream stream) {
-  reduce_any<ProductState>("prod", x, y, 1, stream);
+  reduce_any<ProductState>("prod", x, {y}, stream);
 }
 
 void amax(const Tensor& x, const Tensor& y, Stream stream) {
-  reduce_any<MaxState>("amax", x, y, 1, stream);
+  reduce_any<MaxState>("amax", x, {y}, stream);
 }
 
 void amin(const Tensor& x, const Tensor& y, Stream stream) {
-  reduce_any<MinState>("amin", x, y, 1, stream);
+  reduce_any<MinState>("amin", x, {y}, stream);
 }
 
 void argmax(const Tensor& x, const Tensor& y, Stream stream) {
-  reduce_any<ArgmaxState>("argmax", x, y, 1, stream);
+  reduce_any<ArgmaxState>("argmax", x, {y}, stream);
 }
 
 void argmin(const Tensor& x, const Tensor& y, Stream stream) {
-  reduce_any<ArgminState>("argmin", x, y, 1, stream);
+  reduce_any<ArgminState>("argmin", x, {y}, stream);
+}
+
+void max_with_place(const Tensor& x, const Tensor& values, const Tensor& places, Stream stream) {
+  reduce_any<ArgmaxState>("max", x, {.y = places, .values = values}, stream);
+}
+
+void min_with_place(const Tensor& x, const Tensor& values, const Tensor& places, Stream stream) {
+  reduce_any<ArgminState>("min", x, {.y = places, .values = values}, stream);
 }
 
 void any_true(const Tensor& x, const Tensor& y, Stream stream) {
-  reduce<AnyState<int64_t>, uint8_t>("any", x, y, 1, stream);
+  reduce<AnyState<int64_t>, uint8_t>("any", x, {y}, stream);
 }
 
 void all_true(const Tensor& x, const Tensor& y, Stream stream) {
-  reduce<AllState<int64_t>, uint8_t>("all", x, y, 1, stream);
+  reduce<AllState<int64_t>, uint8_t>("all", x, {y}, stream);
 }
 
 void log_sum_exp(const Tensor& x, const Tensor& y, Stream stream) {
-  visit_floating("logsumexp", x.dtype(), [&]<class T>(Type<T>) {
-    reduce<LogSumState<wide<device_type<T>>>, T>("logsumexp", x, y, 1, stream);
-  });
+  reduce_floating<LogSumState>("logsumexp", x, {y}, stream);
 }
 
 }  // namespace bs::cuda

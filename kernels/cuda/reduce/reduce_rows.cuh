@@ -78,6 +78,9 @@ struct Output {
   State* states = nullptr;        ///< of parts, where there are several
   int* done = nullptr;            ///< of a row's, for each blockIdx.x; zero before and after
   W* means = nullptr;             ///< for those of moments, if they are asked for
+  void* values = nullptr;         ///< for what is at places, if it is asked for
+  DType value_dtype = f32;        ///< theirs
+  bool is_root = false;           ///< whether square roots are the results
   const void* numbers = nullptr;  ///< of results, for states that begin with one; of x's type
 
   /// What the state of a result begins with.
@@ -92,18 +95,26 @@ struct Output {
   __device__ void store(int64_t at, const State& state) const {
     if constexpr (std::is_same_v<State, MomentState<W>>)
       if (means) means[at] = state.mean;
-    const Result result = state.result(scale);
-    if constexpr (std::is_same_v<Result, float>) {
+    if constexpr (requires { state.place; })
+      if (values) put(values, value_dtype, at, state.best);
+    Result result = state.result(scale);
+    if constexpr (std::is_floating_point_v<Result>)
+      if (is_root) result = sqrt(result);
+    put(results, dtype, at, result);
+  }
+  template <class V>
+  static __device__ void put(void* to, DType dtype, int64_t at, V value) {
+    if constexpr (std::is_same_v<V, float>) {
       if (dtype == bf16) {
-        static_cast<__nv_bfloat16*>(results)[at] = device::narrow<__nv_bfloat16>(result);
+        static_cast<__nv_bfloat16*>(to)[at] = device::narrow<__nv_bfloat16>(value);
         return;
       }
       if (dtype == f16) {
-        static_cast<__half*>(results)[at] = device::narrow<__half>(result);
+        static_cast<__half*>(to)[at] = device::narrow<__half>(value);
         return;
       }
     }
-    static_cast<Result*>(results)[at] = result;
+    static_cast<V*>(to)[at] = value;
   }
   /// Whether this block has the last of the parts: then all states that were written can be read.
   __device__ bool has_last_part() const {
@@ -197,7 +208,9 @@ __global__ void __launch_bounds__(most_row_threads, row_blocks<T>)
       state.merge(states[part]);
     merge_row(state);
   }
-  if (threadIdx.x == 0 && row < rows) output.store(row, state);
+  if (threadIdx.x != 0 || row >= rows) return;
+  if constexpr (requires { state.template find<N>(x, n); }) state.template find<N>(x + row * n, n);
+  output.store(row, state);
 }
 
 }  // namespace bs::cuda

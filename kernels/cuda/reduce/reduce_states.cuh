@@ -64,6 +64,23 @@ struct ProductState {
   __device__ W result(W) const { return total; }
 };
 
+/// The larger of both, or the smaller; NaN where one is.
+template <bool smallest, class W>
+__device__ W extremum_of(W a, W b) {
+  if constexpr (std::is_same_v<W, float>) {
+    float both;
+    if constexpr (smallest) {
+      asm("min.NaN.f32 %0, %1, %2;" : "=f"(both) : "f"(a), "f"(b));
+    } else {
+      asm("max.NaN.f32 %0, %1, %2;" : "=f"(both) : "f"(a), "f"(b));
+    }
+    return both;
+  } else {
+    // Where `a` is NaN the comparison of it with itself keeps it; where b is, the first is false.
+    return (smallest ? a < b : a > b) || a != a ? a : b;
+  }
+}
+
 /// The largest element, or the smallest; NaN where there is one.
 template <class W, bool smallest>
 struct ExtremumState {
@@ -73,10 +90,7 @@ struct ExtremumState {
   static constexpr W other_end = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
   W best = smallest ? end : other_end;
 
-  // Where `best` is NaN the comparison of it with itself keeps it; where x is, the first is false.
-  __device__ void add(W x, int64_t, W) {
-    best = (smallest ? best < x : best > x) || best != best ? best : x;
-  }
+  __device__ void add(W x, int64_t, W) { best = extremum_of<smallest>(best, x); }
   template <int N>
   __device__ void add_pack(const W (&x)[N], int64_t at) {
 #pragma unroll
@@ -97,7 +111,7 @@ struct PlaceState {
   using Result = int64_t;
   static constexpr int64_t none = std::numeric_limits<int64_t>::max();
   W best = ExtremumState<W, smallest>().best;
-  int64_t place = none;
+  int64_t place = none;  ///< of the element, or of the pack that it is in
 
   /// Whether a is no better than b; false where either is NaN.
   static __device__ bool behind(W a, W b) { return smallest ? a >= b : a <= b; }
@@ -108,20 +122,34 @@ struct PlaceState {
     best = x;
     place = at;
   }
+  /// Which element of a pack it was is left to find(): a choice an element takes the most time.
   template <int N>
   __device__ void add_pack(const W (&x)[N], int64_t at) {
-    bool any = false;
+    W most = x[0];
 #pragma unroll
-    for (int i = 0; i < N; ++i) any |= !behind(x[i], best);
-    if (!any) return;
-#pragma unroll
-    for (int i = 0; i < N; ++i) add(x[i], at + i, 0);
+    for (int i = 1; i < N; ++i) most = extremum_of<smallest>(most, x[i]);
+    add(most, at, 0);
   }
   __device__ void merge(const PlaceState& other) {
     const bool is_nan = best != best, other_is_nan = other.best != other.best;
     const bool alike = is_nan ? other_is_nan : other.best == best;
     const bool better = is_nan != other_is_nan ? other_is_nan : !behind(other.best, best);
     if (alike ? other.place < place : better) *this = other;
+  }
+  /// Of a row of n elements whose packs were of N: the place within the pack, and what is there.
+  template <int N, class T>
+  __device__ void find(const T* row, int64_t n) {
+    if (place == none || n < N) return;  // shorter rows have no pack
+    const W wanted = best;
+    int first = 0;
+#pragma unroll
+    for (int i = N - 1; i >= 0; --i) {
+      const W x = device::widen(row[min(place + i, n - 1)]);
+      if (x != wanted && (x == x || wanted == wanted)) continue;
+      first = i;
+      best = x;
+    }
+    place += first;
   }
   __device__ int64_t result(W) const { return place == none ? 0 : place; }
 };

@@ -166,3 +166,38 @@ TEST_CASE("places of extremes among ties, NaN, infinities and zeros of both sign
       for (const DType dtype : {f64, f32, f16, bf16}) check_places(x, dtype);
     }
 }
+
+// Columns that are no whole vectors: several rows of them are, and some rows are left.
+TEST_CASE("reductions of many rows of few columns, by whole numbers") {
+  for (const Shape& shape : {Shape{1, 9001, 3}, Shape{1, 4100, 2}, Shape{1, 20011, 5},
+                             Shape{1, 5003, 100}, Shape{2, 8192, 3}, Shape{3, 8191, 1}}) {
+    CAPTURE(to_string(shape));
+    const auto outer = static_cast<size_t>(shape[0]), n = static_cast<size_t>(shape[1]),
+               inner = static_cast<size_t>(shape[2]);
+    Reference x(shape);
+    std::vector<double> sums(outer * inner), least(outer * inner, 1e9), squares(outer * inner);
+    for (size_t i = 0; i < x.values.size(); ++i) {
+      const size_t at = i / (n * inner) * inner + i % inner;
+      x[i] = static_cast<double>((i * i + i / 7) % 9) - static_cast<double>(i % 3);
+      sums[at] += x[i];
+      squares[at] += x[i] * x[i];
+      least[at] = std::min(least[at], x[i]);
+    }
+    x[x.values.size() - 1] = least.back() = -20;  // in the last row, which may be left
+    sums.back() = squares.back() = 0;
+    for (size_t i = (outer - 1) * n * inner + inner - 1; i < x.values.size(); i += inner) {
+      sums.back() += x[i];
+      squares.back() += x[i] * x[i];
+    }
+    for (const DType dtype : {f64, f32, bf16, i64}) {
+      const Tensor t = x.tensor(dtype, test_device());
+      CHECK(Reference::of(amin(t, Dims{1})).values == least);
+      if (dtype != bf16) CHECK(Reference::of(sum(t, Dims{1})).values == sums);
+    }
+    const Reference moments = Reference::of(var(x.tensor(f64, test_device()), Dims{1}, false, 0));
+    for (size_t at = 0; at < sums.size(); ++at) {
+      const double mean = sums[at] / static_cast<double>(n);
+      CHECK(std::abs(moments[at] - (squares[at] / static_cast<double>(n) - mean * mean)) <= 1e-11);
+    }
+  }
+}

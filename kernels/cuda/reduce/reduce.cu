@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <numeric>
 
 namespace bs::cuda {
 
@@ -131,12 +132,20 @@ __global__ void __launch_bounds__(block_threads, column_blocks<State, T>)
   });
 }
 
+/// Rows of columns that are no whole packs, several to one row of packs: `left` are no whole one.
+template <class T>
+struct FoldedRows {
+  int64_t of_row = 1;
+  const T* rest = nullptr;
+  unsigned left = 0;
+};
+
 /// Merges `parts` states of each result, `inner` apart: blockDim.x results a block, blockDim.y
-/// threads for each.
-template <class State, class W>
+/// threads for each; and the rows that are left.
+template <class State, class T>
 __global__ void __launch_bounds__(merge_threads, 1)
     parts_kernel(const State* states, int64_t results, int64_t parts, int64_t inner,
-                 Output<State, W> output) {
+                 FoldedRows<T> rows, Output<State, Term<T>> output) {
   __shared__ alignas(16) unsigned char memory[merge_threads * sizeof(State)];
   auto* const shared = reinterpret_cast<State*>(memory);
   const int64_t result = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -144,9 +153,20 @@ __global__ void __launch_bounds__(merge_threads, 1)
   wait_for_previous_launch();
   if (result < results) {
     const State* from = states + result / inner * parts * inner + result % inner;
-#pragma unroll 8
-    for (int64_t part = threadIdx.y; part < parts; part += blockDim.y)
-      state.merge(from[part * inner]);
+    constexpr int ahead = std::clamp(64 / static_cast<int>(sizeof(State)), 1, 8);
+    for (int64_t part = threadIdx.y; part < parts; part += ahead * blockDim.y) {
+      State of[ahead];
+#pragma unroll
+      for (int k = 0; k < ahead; ++k)
+        if (part + k * blockDim.y < parts) of[k] = from[(part + k * blockDim.y) * inner];
+#pragma unroll
+      for (int k = 0; k < ahead; ++k) state.merge(of[k]);
+    }
+    if (threadIdx.y < rows.left) {
+      State one;
+      add_raw<T, 1>(one, {rows.rest[threadIdx.y * inner + result]}, 0);
+      state.merge(one);
+    }
   }
   const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
   shared[thread] = state;
@@ -213,8 +233,8 @@ void reduce_rows(const T* x, int64_t rows, int64_t n, Output<State, Term<T>> out
 }
 
 template <class State, int N, class T>
-void reduce_columns(const T* x, const Shape& shape, Output<State, Term<T>> output, Device device,
-                    Stream stream) {
+void reduce_columns(const T* x, const Shape& shape, const FoldedRows<T>& rows,
+                    Output<State, Term<T>> output, Device device, Stream stream) {
   const int64_t outer = shape[0], n = shape[1], inner = shape[2];
   unsigned width = 1;
   while (width < warp && width * N < inner) width *= 2;
@@ -231,20 +251,43 @@ void reduce_columns(const T* x, const Shape& shape, Output<State, Term<T>> outpu
       part_length(n, outer * groups, 8 * int64_t{block.y}, column_blocks<State, T>, device);
   const int64_t parts = ceil_div(n, length);
   const dim3 grid(grid_of("reduce", outer * groups), static_cast<unsigned>(parts));
-  const int64_t results = outer * inner;
   const auto launch = [&](const auto& to) {
     columns_kernel<State, N><<<grid, block, 0, native(stream)>>>(x, n, inner, length, groups, to);
   };
-  if (parts == 1) return launch(output);
-  const Tensor memory = memory_of<State>(results * parts, device);
+  if (parts == 1 && rows.of_row == 1) return launch(output);
+  const Tensor memory = memory_of<State>(outer * inner * parts, device);
   auto* const states = static_cast<State*>(memory.data());
   auto to_states = output;
   to_states.states = states;
   launch(to_states);
-  const dim3 merging(warp, merge_threads / warp);
-  launch_early(parts_kernel<State, Term<T>>, grid_of("reduce", ceil_div(results, merging.x)),
-               merging, 0, stream, static_cast<const State*>(states), results, parts, inner,
+  const int64_t each = inner / rows.of_row, results = outer * each;
+  // As many threads as there are parts: idle ones would keep other blocks waiting.
+  const auto threads_for = [](int64_t count, int64_t most) {
+    return static_cast<unsigned>(
+        std::min<int64_t>(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count))), most));
+  };
+  const unsigned side = threads_for(results, warp);
+  const dim3 merging(side, threads_for(parts * rows.of_row, merge_threads / side));
+  launch_early(parts_kernel<State, T>, grid_of("reduce", ceil_div(results, merging.x)), merging, 0,
+               stream, static_cast<const State*>(states), results, parts * rows.of_row, each, rows,
                output);
+}
+
+/// The same where columns are no whole packs, but several rows of them are, side by side; whether
+/// it was done. Rows must be many, for it takes a second launch.
+template <class State, class T>
+bool reduce_folded_columns(const T* x, const Shape& shape, const Output<State, Term<T>>& output,
+                           Device device, Stream stream) {
+  constexpr int N = device::pack_size<T>;
+  constexpr int64_t many = 1024;
+  const int64_t outer = shape[0], n = shape[1], inner = shape[2];
+  const int64_t of_row = N / std::gcd(inner, int64_t{N}), left = n % of_row;
+  if (of_row == 1 || n / of_row < many || (outer > 1 && left > 0)) return false;
+  const FoldedRows<T> rows{of_row, x + (n - left) * inner, static_cast<unsigned>(left)};
+  reduce_columns<State, N>(x, Shape{outer, n / of_row, inner * of_row}, rows, output, device,
+                           stream);
+  BS_CUDA_CHECK_LAUNCH("reduce");
+  return true;
 }
 
 /// What a reduction is to give.
@@ -278,8 +321,11 @@ void reduce(const char* op, const Tensor& x, const Results& to, Stream stream) {
       reduce_rows<State, N, true>(from, outer, n, output, x.device(), stream);
     }
   } else {
+    constexpr bool folds = !requires(State & state) { state.place; };  // places are of single rows
+    if (folds && aligned16(x) && reduce_folded_columns(from, x.shape(), output, x.device(), stream))
+      return;
     visit_pack<T>(aligned16(x), inner, [&]<int N>(std::integral_constant<int, N>) {
-      reduce_columns<State, N>(from, x.shape(), output, x.device(), stream);
+      reduce_columns<State, N>(from, x.shape(), FoldedRows<D>{}, output, x.device(), stream);
     });
   }
   BS_CUDA_CHECK_LAUNCH(op);

@@ -10,8 +10,8 @@ namespace bs::cuda {
 
 namespace {
 
-/// A kernel on a device, with threads and bytes of shared memory.
-using Question = std::tuple<const void*, int, int, size_t>;
+/// A kernel on a device, with threads, bytes of shared memory and blocks of a cluster.
+using Question = std::tuple<const void*, int, int, size_t, int>;
 
 /// Never destroyed: operations may ask as the program ends.
 class Answers {
@@ -37,7 +37,7 @@ class Answers {
 
 void allow_shared_memory(const void* kernel, size_t bytes, Device device) {
   static auto* const answers = new Answers;
-  answers->get({kernel, device.index(), 0, bytes}, [&] {
+  answers->get({kernel, device.index(), 0, bytes, 1}, [&] {
     BS_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        static_cast<int>(bytes)));
     return 0;
@@ -46,10 +46,32 @@ void allow_shared_memory(const void* kernel, size_t bytes, Device device) {
 
 int blocks_that_fit(const void* kernel, int threads, size_t shared, Device device) {
   static auto* const answers = new Answers;
-  return answers->get({kernel, device.index(), threads, shared}, [&] {
+  return answers->get({kernel, device.index(), threads, shared, 1}, [&] {
     int blocks = 0;
     BS_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared));
     return blocks;
+  });
+}
+
+int clusters_that_fit(const void* kernel, int cluster, int threads, size_t shared, Device device) {
+  static auto* const answers = new Answers;
+  return answers->get({kernel, device.index(), threads, shared, cluster}, [&] {
+    cudaLaunchAttribute size{};
+    size.id = cudaLaunchAttributeClusterDimension;
+    size.val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>(cluster));
+    config.blockDim = dim3(static_cast<unsigned>(threads));
+    config.dynamicSmemBytes = shared;
+    config.attrs = &size;
+    config.numAttrs = 1;
+    int clusters = 0;
+    if (cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) ==
+            cudaSuccess &&
+        cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess)
+      return clusters;
+    cudaGetLastError();
+    return 0;
   });
 }
 

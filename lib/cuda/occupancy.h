@@ -15,4 +15,8 @@ void allow_shared_memory(const void* kernel, size_t bytes, Device device);
  *  for at a time. @throws CudaError unless so much dynamic shared memory is allowed. */
 int blocks_that_fit(const void* kernel, int threads, size_t shared, Device device);
 
+/** @brief Clusters of `cluster` such blocks that the device has room for at a time; 0 where it has
+ *  none. Lets the kernel have clusters of more than 8. */
+int clusters_that_fit(const void* kernel, int cluster, int threads, size_t shared, Device device);
+
 }  // namespace bs::cuda

@@ -133,37 +133,56 @@ TEST_CASE("a norm of nothing added passes its input on") {
             .reference = [=](const References& in) { return reference(in, 1e-6, false); }});
 }
 
+namespace {
+/// Everything that norms of x and their gradients give on a device.
+std::vector<Reference> norms_of(const std::vector<Tensor>& drawn, Device device) {
+  std::vector<Tensor> on;
+  for (const Tensor& t : drawn) on.push_back(t.to(device));
+  const Tensor x = on[0], more = on[1], dy = on[2], weight = on[3], bias = on[4];
+  const NormResult r = add_layer_norm(x, more, weight, bias);
+  std::vector<Reference> all = {Reference::of(r.y), Reference::of(r.sum)};
+  for (const Tensor& dsum : {Tensor(), more}) {
+    const NormGradients g = layer_norm_backward(r.sum, weight, r.mean, r.rstd, dy, true, dsum);
+    for (const Tensor& t : {g.dx, g.dweight, g.dbias}) all.push_back(Reference::of(t));
+    all.push_back(Reference::of(rms_norm_backward(r.sum, {}, r.rstd, dy, dsum).dx));
+  }
+  return all;
+}
+
+void check_norms(int64_t rows, int64_t n, DType dtype) {
+  CAPTURE(rows);
+  CAPTURE(n);
+  CAPTURE(dtype);
+  std::vector<Tensor> drawn;
+  for (const Shape& shape : {Shape{rows, n}, Shape{rows, n}, Shape{rows, n}, Shape{n}, Shape{n}})
+    drawn.push_back(random_reference(shape, drawn.size() + 1).tensor(dtype, Device::cpu()));
+  const auto expected = norms_of(drawn, Device::cpu()), actual = norms_of(drawn, test_device());
+  for (size_t i = 0; i < expected.size(); ++i)
+    check_close("result " + std::to_string(i), actual[i], expected[i],
+                (dtype == f32 ? 64 : 4) * epsilon(dtype) * largest(expected[i]));
+}
+}  // namespace
+
 // Lanes of a warp take each row, or a warp, or as many threads as it has vectors.
 TEST_CASE("norms of many rows agree with the CPU's" * doctest::skip(!test_device().is_cuda())) {
-  for (const int64_t n : {1, 3, 8, 20, 100, 256, 264, 512, 768, 1032, 4096, 8192}) {
-    for (const DType dtype : {bf16, f16, f32}) {
+  for (const int64_t n : {1, 3, 8, 20, 100, 256, 264, 512, 768, 1032, 4096, 8192})
+    for (const DType dtype : {bf16, f16, f32})
       // One column has no gradient but what is rounded off.
-      if (n < 8 && dtype != bf16) continue;
-      CAPTURE(n);
-      CAPTURE(dtype);
-      const int64_t rows = n > 1000 ? 601 : 4999;
-      const auto drawn = [dtype](const Shape& shape, uint64_t seed) {
-        return random_reference(shape, seed).tensor(dtype, Device::cpu());
-      };
-      const Tensor x = drawn({rows, n}, 1), more = drawn({rows, n}, 2), dy = drawn({rows, n}, 3);
-      const Tensor weight = drawn({n}, 4), bias = drawn({n}, 5);
-      const auto run = [&](Device device) {
-        const auto on = [&](const Tensor& t) { return t.to(device); };
-        const NormResult r = add_layer_norm(on(x), on(more), on(weight), on(bias));
-        std::vector<Reference> all = {Reference::of(r.y), Reference::of(r.sum)};
-        for (const Tensor& dsum : {Tensor(), on(more)}) {
-          const NormGradients g =
-              layer_norm_backward(r.sum, on(weight), r.mean, r.rstd, on(dy), true, dsum);
-          for (const Tensor& t : {g.dx, g.dweight, g.dbias}) all.push_back(Reference::of(t));
-          all.push_back(Reference::of(rms_norm_backward(r.sum, {}, r.rstd, on(dy), dsum).dx));
-        }
-        return all;
-      };
-      const std::vector<Reference> expected = run(Device::cpu()), actual = run(test_device());
-      for (size_t i = 0; i < expected.size(); ++i)
-        check_close("result " + std::to_string(i), actual[i], expected[i],
-                    (dtype == f32 ? 64 : 4) * epsilon(dtype) * largest(expected[i]));
-    }
+      if (n >= 8 || dtype == bf16) check_norms(n > 1000 ? 601 : 4999, n, dtype);
+}
+
+// Fewer rows than threads could take at once: their sums are of few rows each.
+TEST_CASE("norms of few rows agree with the CPU's" * doctest::skip(!test_device().is_cuda())) {
+  for (const int64_t rows : {1, 2, 3, 7, 40, 300})
+    for (const DType dtype : {bf16, f32}) check_norms(rows, 1032, dtype);
+}
+
+// Up to sixteen blocks share a row; longer ones, and such as are no whole vectors, are read twice.
+TEST_CASE("norms of long rows agree with the CPU's" * doctest::skip(!test_device().is_cuda())) {
+  for (const DType dtype : {bf16, f32}) {
+    for (const int64_t n : {8200, 10001, 16384}) check_norms(403, n, dtype);
+    for (const int64_t n : {32776, 100000, 140000}) check_norms(67, n, dtype);
+    check_norms(1, 65544, dtype);
   }
 }
 

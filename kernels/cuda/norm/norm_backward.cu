@@ -13,6 +13,8 @@ using device::narrow;
 using device::wide;
 using device::widen;
 
+constexpr int finish_threads = 1024;
+
 /// Sums of dy * h and dy over rows, of each thread for the columns that it holds. Where they would
 /// take 32 registers they lie in shared memory, so that more warps fit.
 template <class Row>
@@ -196,47 +198,78 @@ __global__ void norm_columns_kernel(const T* x, const wide<T>* means, const wide
   using W = wide<T>;
   const int64_t column = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (column >= n) return;
-  W dweight = 0;
-  W dbias = 0;
-  for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
-    const W d = widen(dy[row * n + column]);
-    dweight += d * (widen(x[row * n + column]) - (means ? means[row] : W(0))) * rstds[row];
-    dbias += d;
+  W dweight = 0, dbias = 0;
+  constexpr int ahead = 4;  // rows on their way
+  for (int64_t row = blockIdx.y; row < rows; row += ahead * gridDim.y) {
+    W d[ahead] = {}, h[ahead] = {};
+#pragma unroll
+    for (int k = 0; k < ahead; ++k) {
+      const int64_t at = row + k * gridDim.y;
+      if (at >= rows) break;
+      d[k] = widen(dy[at * n + column]);
+      h[k] = (widen(x[at * n + column]) - (means ? means[at] : W(0))) * rstds[at];
+    }
+#pragma unroll
+    for (int k = 0; k < ahead; ++k) {
+      dweight += d[k] * h[k];
+      dbias += d[k];
+    }
   }
   partial[blockIdx.y * n + column] = dweight;
   partial[(gridDim.y + int64_t{blockIdx.y}) * n + column] = dbias;
 }
 
-/// out[column] = sum over the workers' partial sums: 32 columns a block, every row of threads takes
-/// every 32nd worker, then the rows are added up in their order.
-template <class T>
-__global__ void norm_finish_kernel(const wide<T>* partial, T* dweight, T* dbias, int64_t workers,
-                                   int64_t n) {
+/// out[column] = sum over the workers' partial sums: 32 packs of V columns a block, every row of
+/// threads takes every blockDim.y-th worker, then the rows are added up in their order.
+template <class T, int V>
+__global__ void __launch_bounds__(finish_threads)
+    norm_finish_kernel(const wide<T>* partial, T* dweight, T* dbias, int64_t workers, int64_t n) {
   using W = wide<T>;
-  __shared__ W sums[32][33];
+  using Sums = device::Pack<W, V>;
+  __shared__ W sums[finish_threads / 32][32 * V];
   T* out = blockIdx.y == 0 ? dweight : dbias;
   if (!out) return;
   partial += blockIdx.y * workers * n;
-  const int64_t column = int64_t{blockIdx.x} * 32 + threadIdx.x;
-  W sum = 0;
+  const int64_t first = int64_t{blockIdx.x} * 32 * V, column = first + threadIdx.x * V;
+  Sums mine = {};
   wait_for_previous_launch();
-  if (column < n) {
-#pragma unroll 8
-    for (int64_t w = threadIdx.y; w < workers; w += 32) sum += partial[w * n + column];
+  constexpr int ahead = 8;  // loads on their way
+  const W* from = partial + threadIdx.y * n + column;
+  const int64_t step = blockDim.y * n;
+  const auto count = static_cast<unsigned>(workers);
+  for (unsigned w = threadIdx.y; w < count && column < n; w += ahead * blockDim.y) {
+    Sums loaded[ahead] = {};
+#pragma unroll
+    for (int k = 0; k < ahead; ++k, from += step)
+      if (w + k * blockDim.y < count) loaded[k] = *reinterpret_cast<const Sums*>(from);
+#pragma unroll
+    for (int k = 0; k < ahead; ++k)
+#pragma unroll
+      for (int i = 0; i < V; ++i) mine.at[i] += loaded[k].at[i];
   }
-  sums[threadIdx.y][threadIdx.x] = sum;
+#pragma unroll
+  for (int i = 0; i < V; ++i) sums[threadIdx.y][threadIdx.x * V + i] = mine.at[i];
   __syncthreads();
-  sum = device::warp_reduce(sums[threadIdx.x][threadIdx.y], device::Sum{});
-  const int64_t mine = int64_t{blockIdx.x} * 32 + threadIdx.y;
-  if (threadIdx.x == 0 && mine < n) out[mine] = narrow<T>(sum);
+  const unsigned threads = 32 * blockDim.y, thread = threadIdx.y * 32 + threadIdx.x;
+  for (unsigned at = thread; at < 32 * V && first + at < n; at += threads) {
+    W sum = 0;
+    for (unsigned y = 0; y < blockDim.y; ++y) sum += sums[y][at];
+    out[first + at] = narrow<T>(sum);
+  }
 }
 
-/// As many blocks as fit, each with `shared` bytes; at least 16 rows a worker, so that partial sums
-/// stay small beside x.
-unsigned backward_blocks(const void* kernel, size_t shared, int64_t rows, dim3 block,
+/// As many blocks as fit, each with `shared` bytes; at least so many rows a worker.
+unsigned backward_blocks(const void* kernel, size_t shared, int64_t rows, int64_t least, dim3 block,
                          Device device) {
   const int fit = blocks_that_fit(kernel, static_cast<int>(block.x * block.y), shared, device);
-  return grid_size(ceil_div(rows, 16), static_cast<int>(block.y), device, std::max(fit, 1));
+  return grid_size(ceil_div(rows, least), static_cast<int>(block.y), device, std::max(fit, 1));
+}
+
+/// Parts of long rows' columns, which fill the GPU, of four rows at least.
+unsigned column_parts(int64_t rows, int64_t blocks, Device device) {
+  constexpr int64_t most = 65535;  // of the grid's second axis
+  const int64_t wanted = 8 * int64_t{device_properties(device).multiprocessors} / blocks;
+  return static_cast<unsigned>(std::clamp<int64_t>(std::min(wanted, rows / 4), 1, most));
 }
 
 /// The sums of `blocks` blocks, which the kernel before left.
@@ -244,8 +277,14 @@ template <class T>
 void finish(const Tensor& partial, unsigned blocks, const NormGradients& to, int64_t n,
             Stream stream) {
   using D = device_type<T>;
-  const dim3 grid(static_cast<unsigned>(ceil_div(n, 32)), 2);
-  launch_early(norm_finish_kernel<D>, grid, dim3(32, 32), 0, stream, pointer<wide<D>>(partial),
+  constexpr int V = 4;
+  const bool packed =
+      n % V == 0 && n / (32 * V) >= device_properties(partial.device()).multiprocessors;
+  const auto kernel = packed ? norm_finish_kernel<D, V> : norm_finish_kernel<D, 1>;
+  // Threads of few workers would be idle: then more blocks fit.
+  const unsigned rows = std::clamp(std::bit_ceil(blocks) / 8, 4U, finish_threads / 32U);
+  const dim3 grid(static_cast<unsigned>(ceil_div(n, packed ? 32 * V : 32)), 2);
+  launch_early(kernel, grid, dim3(32, rows), 0, stream, pointer<wide<D>>(partial),
                maybe<T>(to.dweight), maybe<T>(to.dbias), blocks, n);
   BS_CUDA_CHECK_LAUNCH("norm_backward");
 }
@@ -278,22 +317,25 @@ void norm_backward(const NormResult& of, const Tensor& weight, const Tensor& dy,
       const size_t shared = sums && Row::is_held ? ColumnSums<Row>::bytes(block) : 0;
       const auto* const symbol = reinterpret_cast<const void*>(kernel);
       allow_shared_memory(symbol, ColumnSums<Row>::bytes(dim3(most_row_threads)), x.device());
-      const unsigned blocks = backward_blocks(symbol, shared, rows, block, x.device());
+      // Sums of few rows each would not be small beside x.
+      const int64_t least = Row::is_held ? 16 : 1, across = ceil_div(n, 256);
+      const unsigned blocks = backward_blocks(symbol, shared, rows, least, block, x.device());
+      const unsigned parts = Row::is_held ? blocks : column_parts(rows, across, x.device());
       Tensor partial;
-      if (sums) partial = Tensor::empty({2, int64_t{blocks}, n}, dtype_of<W>, x.device());
+      if (sums) partial = Tensor::empty({2, int64_t{parts}, n}, dtype_of<W>, x.device());
       kernel<<<blocks, block, shared, native(stream)>>>(
           pointer<T>(x), maybe<T>(weight), maybe<W>(of.mean), pointer<W>(of.rstd), pointer<T>(dy),
           maybe<T>(dsum), pointer<T>(to.dx), maybe<W>(partial), rows, n);
       BS_CUDA_CHECK_LAUNCH("norm_backward");
       if (!sums) return;
       if (!Row::is_held) {
-        const dim3 grid(static_cast<unsigned>(ceil_div(n, 256)), blocks);
+        const dim3 grid(static_cast<unsigned>(across), parts);
         norm_columns_kernel<<<grid, 256, 0, native(stream)>>>(pointer<T>(x), maybe<W>(of.mean),
                                                               pointer<W>(of.rstd), pointer<T>(dy),
                                                               pointer<W>(partial), rows, n);
         BS_CUDA_CHECK_LAUNCH("norm_backward");
       }
-      finish<T>(partial, blocks, to, n, stream);
+      finish<T>(partial, parts, to, n, stream);
     };
     const bool few = visit_rows_of_packs<T>(
         aligned, n, [&](auto row, dim3 block) { run(std::true_type{}, row, block); });

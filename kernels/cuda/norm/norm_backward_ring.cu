@@ -1,7 +1,7 @@
 #include <bs/kernels/cuda/norm/norm_backward_ring.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/lib/cuda/occupancy.h>
-#include <bs/kernels/cuda/device/ptx/async_copy.cuh>
+#include <bs/kernels/cuda/device/ptx/barrier.cuh>
 #include <bs/kernels/cuda/early_launch.cuh>
 #include <bs/kernels/cuda/norm/rounded_product.cuh>
 #include <bs/kernels/cuda/rows.cuh>
@@ -14,6 +14,7 @@ using device::Raw;
 using device::wide;
 
 constexpr int least_threads = 128, most_threads = 1024;
+constexpr int most_cluster = 16;  ///< blocks that share a row
 
 template <class T>
 struct Rows {
@@ -23,10 +24,11 @@ struct Rows {
   T* dx;
   W* partial;  ///< null where no sums are wanted
   int64_t rows, n;
+  unsigned cluster;  ///< blocks of a row
 };
 
 /// How rows lie on a block: a thread has K packs of each of R rows, `stages` times.
-template <class T_, bool adds>
+template <class T_, bool adds, bool clustered = false>
 struct RingShape {
   using T = T_;
   static constexpr int N = device::pack_size<T>, K = 8 / N, R = sizeof(T) == 2 ? 2 : 1;
@@ -35,6 +37,7 @@ struct RingShape {
   static __host__ __device__ size_t bytes(unsigned threads) {
     return size_t{stages} * tensors * R * K * threads * sizeof(uint4);
   }
+  static __device__ unsigned cluster(const Rows<T>& of) { return clustered ? of.cluster : 1; }
 };
 
 /// The packs of a thread in the ring. It reads what it brought itself, so no thread waits for
@@ -49,7 +52,9 @@ class Ring {
     for (int k = 0; k < S::K; ++k) has_[k] = column(k) < of.n;
   }
   __device__ bool has(int k) const { return has_[k]; }
-  __device__ unsigned column(int k) const { return (threadIdx.x + k * blockDim.x) * S::N; }
+  __device__ unsigned column(int k) const {
+    return ((blockIdx.x % S::cluster(of_) * S::K + k) * blockDim.x + threadIdx.x) * S::N;
+  }
   /// Brings the next rows, from `row` on. Where there is none nothing is read, so the address does
   /// not matter.
   __device__ void fetch(int64_t row) {
@@ -120,17 +125,68 @@ __device__ void sum_over_block(W (&v)[M], W* shared) {
   for (int m = 0; m < M; ++m) v[m] = __shfl_sync(all, sum, m);
 }
 
+/// Sums over the blocks of a cluster, in the order of their ranks. Each sends its own to all and
+/// waits for as many: where sums of a turn arrive, those of the turn before the last have been
+/// read.
+template <int M>
+class ClusterSums {
+ public:
+  static_assert(M <= 4, "what is sent at once");
+
+  /// In shared memory, of one block. All threads of all blocks call.
+  __device__ void begin() {
+#if __CUDA_ARCH__ >= 900
+    if (threadIdx.x == 0) {
+      arrived_[0].init(1);
+      arrived_[1].init(1);
+      device::fence_barrier_init();
+    }
+    device::cluster_sync();
+#endif
+  }
+  /// Turn after turn, beginning with 0; all threads have the sums of their block.
+  __device__ void sum(float (&v)[M], unsigned turn, unsigned cluster) {
+#if __CUDA_ARCH__ >= 900
+    device::Barrier& arrived = arrived_[turn % 2];
+    float4* const from = from_[turn % 2];
+    if (threadIdx.x == 0) arrived.arrive_expecting(cluster * sizeof(float4));
+    if (threadIdx.x < cluster) {
+      float sent[4] = {};
+#pragma unroll
+      for (int m = 0; m < M; ++m) sent[m] = v[m];
+      const unsigned to = threadIdx.x, mine = device::shared_address(from + device::cluster_rank());
+      device::store_at(device::address_at(to, mine), sent,
+                       device::address_at(to, arrived.address()));
+    }
+    arrived.wait(turn / 2 % 2);
+    float4 all = from[0];
+    for (unsigned rank = 1; rank < cluster; ++rank) {
+      const float4 other = from[rank];
+      all = {all.x + other.x, all.y + other.y, all.z + other.z, all.w + other.w};
+    }
+    const float sums[4] = {all.x, all.y, all.z, all.w};
+#pragma unroll
+    for (int m = 0; m < M; ++m) v[m] = sums[m];
+#endif
+  }
+
+ private:
+  float4 from_[2][most_cluster];
+  device::Barrier arrived_[2];
+};
+
 /// As norm_backward_kernel, for R rows at a time. The mean's part of 16 bits, and their products,
 /// are fused: what that leaves is far below what an element is rounded by.
-template <class T, bool adds>
+template <class T, bool adds, bool clustered>
 __global__ void __launch_bounds__(most_threads)
     norm_backward_ring_kernel(const __grid_constant__ Rows<T> of) {
   using W = wide<T>;
-  using S = RingShape<T, adds>;
+  using S = RingShape<T, adds, clustered>;
   constexpr int N = S::N, K = S::K, R = S::R;
   constexpr bool fused = sizeof(T) == 2;
   extern __shared__ uint4 memory[];
   __shared__ W shared[2][32 * 2 * R];
+  __shared__ ClusterSums<2 * R> cluster;
   Ring<S> ring(of, memory);
   const W share = W(1) / static_cast<W>(of.n);
   Raw<T, N> weight[K];
@@ -150,11 +206,13 @@ __global__ void __launch_bounds__(most_threads)
       next_rstd[r] = inside ? of.rstds[row + r] : W(0);
     }
   };
-  const int64_t begin = int64_t{blockIdx.x} * R, step = int64_t{gridDim.x} * R;
+  const unsigned worker = blockIdx.x / S::cluster(of), workers = gridDim.x / S::cluster(of);
+  const int64_t begin = int64_t{worker} * R, step = int64_t{workers} * R;
   for (int s = 0; s + 1 < S::stages; ++s) ring.fetch(begin + s * step);
   fetch_statistics(begin);
+  if constexpr (clustered) cluster.begin();
   unsigned turn = 0;
-  for (int64_t row = begin; row < of.rows; row += step, turn ^= 1) {
+  for (int64_t row = begin; row < of.rows; row += step, ++turn) {
     ring.fetch(row + (S::stages - 1) * step);
     W mean[R], rstd[R], sums[2 * R] = {};
 #pragma unroll
@@ -193,7 +251,8 @@ __global__ void __launch_bounds__(most_threads)
         dbias[k][i] += d[i];
       }
     });
-    sum_over_block(sums, shared[turn]);
+    sum_over_block(sums, shared[turn % 2]);
+    if constexpr (clustered) cluster.sum(sums, turn, of.cluster);
     for_each([&](int r, int k, W(&h)[N], W(&)[N], W(&g)[N]) {
       const W offset = of.means ? rstd[r] * (sums[2 * r] * share) : W(0);
       const W factor = rstd[r] * (sums[2 * r + 1] * share);
@@ -221,31 +280,87 @@ __global__ void __launch_bounds__(most_threads)
 #pragma unroll
   for (int k = 0; k < K; ++k) {
     if (!ring.has(k)) continue;
-    W* const to = of.partial + blockIdx.x * of.n + ring.column(k);
+    W* const to = of.partial + worker * of.n + ring.column(k);
     store_pack<N>(to, dweight[k]);
-    store_pack<N>(to + gridDim.x * of.n, dbias[k]);
+    store_pack<N>(to + workers * of.n, dbias[k]);
   }
+}
+
+/// Launches blocks in clusters.
+template <class P>
+void launch_cluster(void (*kernel)(P), unsigned grid, unsigned threads, size_t shared,
+                    unsigned cluster, Stream stream, const P& parameters) {
+  cudaLaunchAttribute size{};
+  size.id = cudaLaunchAttributeClusterDimension;
+  size.val.clusterDim = {cluster, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(grid);
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = shared;
+  config.stream = native(stream);
+  config.attrs = &size;
+  config.numAttrs = cluster > 1 ? 1 : 0;
+  BS_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, parameters));
+}
+
+/// Blocks of a row, and what each takes: as few as have two of their kind on a multiprocessor.
+struct RowShare {
+  unsigned cluster = 1, threads;
+  size_t bytes;
+
+  template <class S>
+  static RowShare of(int64_t n) {
+    constexpr unsigned two = most_threads / 2;
+    const auto threads_of = [packs = ceil_div(n, S::N)](unsigned cluster) {
+      const int64_t lanes = ceil_div(packs, int64_t{S::K} * cluster);
+      return static_cast<unsigned>(std::min<int64_t>(round_up(lanes, 32), most_threads + 1));
+    };
+    RowShare share;
+    share.threads = threads_of(1);
+    if (share.threads > most_threads)
+      while (share.cluster < most_cluster && share.threads > two)
+        share.threads = threads_of(share.cluster *= 2);
+    share.bytes = S::bytes(share.threads);
+    return share;
+  }
+};
+
+/// How many rows are worked on at once. A few turns are worth more sums of blocks to add up, until
+/// there are threads enough; then 16 rows each, so that sums stay small beside x.
+unsigned workers_of(const RowShare& share, int64_t rows, int64_t turns, int64_t fit,
+                    Device device) {
+  constexpr int64_t busy = 512;  // threads that keep a multiprocessor so
+  const int64_t processors = device_properties(device).multiprocessors;
+  const int64_t few = share.cluster > 1 ? fit : ceil_div(processors * busy, share.threads);
+  return static_cast<unsigned>(std::min(fit, std::max(ceil_div(rows, 16), std::min(few, turns))));
 }
 
 template <class T, bool adds>
 unsigned launch(Rows<T> of, bool wants_sums, Tensor& partial, Device device, Stream stream) {
   using S = RingShape<T, adds>;
-  const int64_t packs = of.n / S::N;
-  const auto threads = static_cast<unsigned>(round_up(ceil_div(packs, S::K), 32));
+  const RowShare share = RowShare::of<S>(of.n);
+  const auto threads = static_cast<int>(share.threads);
   const auto shared = static_cast<size_t>(device_properties(device).shared_memory_optin);
-  auto* const kernel = norm_backward_ring_kernel<T, adds>;
+  const bool clustered = share.cluster > 1;
+  auto* const kernel = clustered ? norm_backward_ring_kernel<T, adds, true>
+                                 : norm_backward_ring_kernel<T, adds, false>;
   const auto* const symbol = reinterpret_cast<const void*>(kernel);
-  const size_t fixed = 4096, bytes = S::bytes(threads);
-  if (threads < least_threads || threads > most_threads || bytes + fixed > shared) return 0;
+  const size_t fixed = 4096;
+  if (threads < least_threads || threads > most_threads || share.bytes + fixed > shared) return 0;
+  if (clustered && !kernels_wait()) return 0;  // both came with 9.0
   allow_shared_memory(symbol, shared - fixed, device);
-  const int fit = blocks_that_fit(symbol, static_cast<int>(threads), bytes, device);
+  const int64_t fit = clustered ? clusters_that_fit(symbol, static_cast<int>(share.cluster),
+                                                    threads, share.bytes, device)
+                                : int64_t{blocks_that_fit(symbol, threads, share.bytes, device)} *
+                                      device_properties(device).multiprocessors;
   if (fit == 0) return 0;
-  const unsigned blocks = grid_size(ceil_div(of.rows, 16), 1, device, fit);
-  if (wants_sums) partial = Tensor::empty({2, int64_t{blocks}, of.n}, dtype_of<wide<T>>, device);
+  const unsigned workers = workers_of(share, of.rows, ceil_div(of.rows, S::R), fit, device);
+  if (wants_sums) partial = Tensor::empty({2, int64_t{workers}, of.n}, dtype_of<wide<T>>, device);
   of.partial = maybe<wide<T>>(partial);
-  kernel<<<blocks, threads, bytes, native(stream)>>>(of);
-  BS_CUDA_CHECK_LAUNCH("norm_backward");
-  return blocks;
+  of.cluster = share.cluster;
+  launch_cluster(kernel, workers * share.cluster, share.threads, share.bytes, share.cluster, stream,
+                 of);
+  return workers;
 }
 
 }  // namespace
@@ -271,7 +386,8 @@ unsigned norm_backward_ring(const NormResult& of, const Tensor& weight, const Te
                          .dx = pointer<T>(to.dx),
                          .partial = nullptr,
                          .rows = x.numel() / n,
-                         .n = n};
+                         .n = n,
+                         .cluster = 1};
       const bool sums = to.dweight.defined() || to.dbias.defined();
       return dsum.defined() ? launch<D, true>(rows, sums, partial, x.device(), stream)
                             : launch<D, false>(rows, sums, partial, x.device(), stream);

@@ -46,16 +46,12 @@ struct Loaded {
   }
 };
 
-/// Leaves sums of dz and dz (x - mean) of each slot and part, [outer, parts, inner].
-template <class T, int N, bool rows>
-__global__ void __launch_bounds__(channel_threads, 2)
-    sums_kernel(const T* x, const T* dy, const T* y, const __grid_constant__ ChannelGrid g,
-                const __grid_constant__ ChannelVectors<T> vectors, bool relu, Sums<wide<T>>* sums) {
-  using W = wide<T>;
-  constexpr int ahead = 2, K = rows ? N : 1;
-  const ChannelShare<N, rows> share(g);
-  const ChannelAffine<T, K> affine(g, vectors, share.slot);
-  Sums<W> of[K];
+/// Calls f(place, x, dz) for the packs of a share, two of which are on their way at once.
+template <class T, int N, bool rows, int K, class F>
+__device__ void for_each_loaded(const ChannelShare<N, rows>& share,
+                                const ChannelAffine<T, K>& affine, const T* x, const T* dy,
+                                const T* y, bool relu, F&& f) {
+  constexpr unsigned ahead = 2;
   for (unsigned i = 0; i < share.count; i += ahead) {
     Loaded<T, N> loaded[ahead];
 #pragma unroll
@@ -64,16 +60,31 @@ __global__ void __launch_bounds__(channel_threads, 2)
 #pragma unroll
     for (unsigned u = 0; u < ahead; ++u) {
       if (i + u >= share.count) break;
-      W v[N], dz[N];
+      wide<T> v[N] = {}, dz[N];
       loaded[u].widen(affine, x, y, relu, v, dz);
-#pragma unroll
-      for (int k = 0; k < N; ++k) {
-        const int at = rows ? k : 0;
-        of[at].plain += dz[k];
-        of[at].centred += dz[k] * (v[k] - affine.mean[at]);
-      }
+      f(share.first + (i + u) * share.step, v, dz);
     }
   }
+}
+
+/// Leaves sums of dz and dz (x - mean) of each slot and part, [outer, parts, inner].
+template <class T, int N, bool rows>
+__global__ void __launch_bounds__(channel_threads, 2)
+    sums_kernel(const T* x, const T* dy, const T* y, const __grid_constant__ ChannelGrid g,
+                const __grid_constant__ ChannelVectors<T> vectors, bool relu, Sums<wide<T>>* sums) {
+  using W = wide<T>;
+  constexpr int K = rows ? N : 1;
+  const ChannelShare<N, rows> share(g);
+  const ChannelAffine<T, K> affine(g, vectors, share.slot);
+  Sums<W> of[K];
+  for_each_loaded<T>(share, affine, x, dy, y, relu, [&](int64_t, const W(&v)[N], W(&dz)[N]) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      const int at = rows ? k : 0;
+      of[at].plain += dz[k];
+      of[at].centred += dz[k] * (v[k] - affine.mean[at]);
+    }
+  });
   let_next_launch_begin();
   merge_channel_states<rows>(of);
   if (!share.any || (rows ? threadIdx.y : threadIdx.x) != 0) return;
@@ -141,7 +152,7 @@ __global__ void __launch_bounds__(channel_threads, 2)
                                  const __grid_constant__ ChannelVectors<T> vectors, bool relu,
                                  const wide<T>* sums, unsigned sets, wide<T> count) {
   using W = wide<T>;
-  constexpr int ahead = 2, K = rows ? N : 1;
+  constexpr int K = rows ? N : 1;
   const ChannelShare<N, rows> share(g);
   if (share.count == 0) return;
   const ChannelAffine<T, K> affine(g, vectors, share.slot);
@@ -155,27 +166,16 @@ __global__ void __launch_bounds__(channel_threads, 2)
       slope[k] = -rstd * (rstd * (sums[sets + set] / count));
     }
   }
-  for (unsigned i = 0; i < share.count; i += ahead) {
-    Loaded<T, N> loaded[ahead];
+  for_each_loaded<T>(share, affine, x, dy, y, relu, [&](int64_t at, const W(&v)[N], W(&dz)[N]) {
+    if (dresidual) store_pack<N>(dresidual + at, dz);
 #pragma unroll
-    for (unsigned u = 0; u < ahead; ++u)
-      if (i + u < share.count) loaded[u].load(x, dy, y, share.first + (i + u) * share.step);
-#pragma unroll
-    for (unsigned u = 0; u < ahead; ++u) {
-      if (i + u >= share.count) break;
-      const int64_t at = share.first + (i + u) * share.step;
-      W v[N] = {}, dz[N];
-      loaded[u].widen(affine, x, y, relu, v, dz);
-      if (dresidual) store_pack<N>(dresidual + at, dz);
-#pragma unroll
-      for (int k = 0; k < N; ++k) {
-        const int of = rows ? k : 0;
-        dz[k] *= affine.scale[of];
-        if (sums) dz[k] += offset[of] + slope[of] * (v[k] - affine.mean[of]);
-      }
-      store_pack<N>(dx + at, dz);
+    for (int k = 0; k < N; ++k) {
+      const int of = rows ? k : 0;
+      dz[k] *= affine.scale[of];
+      if (sums) dz[k] += offset[of] + slope[of] * (v[k] - affine.mean[of]);
     }
-  }
+    store_pack<N>(dx + at, dz);
+  });
 }
 
 template <class T>

@@ -1,6 +1,7 @@
 #include <bs/kernels/softmax.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/device/tile/activation.cuh>
+#include <bs/kernels/cuda/elementwise.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 
 #include <cmath>
@@ -83,6 +84,18 @@ __global__ void __launch_bounds__(most_row_threads)
   });
 }
 
+/// Calls f(Type<Row>, block) as visit_shared_row does, but rows of up to 384 single elements are
+/// held in as many as a warp needs: others cost instructions that skip them.
+template <class T, int held_bytes, class F>
+void visit_softmax_row(bool aligned, int64_t rows, int64_t n, Device device, F&& f) {
+  using D = device_type<T>;
+  constexpr int held = 12, of_lanes = 4;
+  const bool single = !aligned || n % device::pack_size<D> != 0;
+  if (single && n > 32 * of_lanes && n <= 32 * held)
+    return f(Type<HeldRow<D, 1, held>>{}, row_block(rows, n, 1, held, device));
+  visit_shared_row<T, held_bytes>(aligned, rows, n, device, std::forward<F>(f));
+}
+
 template <bool logarithm>
 void launch(const char* op, const Tensor& x, const Tensor& y, Stream stream) {
   const int64_t n = x.size(-1), rows = x.numel() / n;
@@ -92,7 +105,7 @@ void launch(const char* op, const Tensor& x, const Tensor& y, Stream stream) {
       softmax_kernel<device_type<T>, Row, logarithm>
           <<<grid, block, 0, native(stream)>>>(pointer<T>(x), pointer<T>(y), rows, n);
     };
-    visit_shared_row<T, 128>(aligned16(x, y), rows, n, x.device(), run);
+    visit_softmax_row<T, 128>(aligned16(x, y), rows, n, x.device(), run);
   });
   BS_CUDA_CHECK_LAUNCH(op);
 }
@@ -107,27 +120,63 @@ void launch_backward(const char* op, const Tensor& y, const Tensor& dy, const Te
       softmax_backward_kernel<device_type<T>, Row, logarithm><<<grid, block, 0, native(stream)>>>(
           pointer<T>(y), pointer<T>(dy), pointer<T>(dx), rows, n);
     };
-    visit_shared_row<T, 64>(aligned16(y, dy, dx), rows, n, y.device(), run);
+    visit_softmax_row<T, 64>(aligned16(y, dy, dx), rows, n, y.device(), run);
   });
   BS_CUDA_CHECK_LAUNCH(op);
+}
+
+/// Rows of one element: 1, or 0 for the logarithm, but where it is not finite.
+template <bool logarithm>
+struct Alone {
+  template <class W>
+  __device__ W operator()(W x) const {
+    return logarithm ? x - x : x - x + 1;
+  }
+};
+template <class T, bool logarithm>
+struct AloneBackward {
+  using W = wide<T>;
+  __device__ W operator()(W y, W dy) const {
+    return logarithm ? dy - exp_of<T>(y) * dy : y * (dy - y * dy);
+  }
+};
+
+/// Whether rows are of one element; then y is made of them.
+template <bool logarithm>
+bool are_alone(const char* op, const Tensor& x, const Tensor& y, Stream stream) {
+  if (x.size(-1) != 1) return false;
+  visit_floating(op, x.dtype(),
+                 [&]<class T>(Type<T>) { map_alike<T>(op, Alone<logarithm>{}, y, stream, x); });
+  return true;
+}
+template <bool logarithm>
+bool are_alone_backward(const char* op, const Tensor& y, const Tensor& dy, const Tensor& dx,
+                        Stream stream) {
+  if (y.size(-1) != 1) return false;
+  visit_floating(op, y.dtype(), [&]<class T>(Type<T>) {
+    map_alike<T>(op, AloneBackward<device_type<T>, logarithm>{}, dx, stream, y, dy);
+  });
+  return true;
 }
 
 }  // namespace
 
 void softmax(const Tensor& x, const Tensor& y, Stream stream) {
-  launch<false>("softmax", x, y, stream);
+  if (!are_alone<false>("softmax", x, y, stream)) launch<false>("softmax", x, y, stream);
 }
 
 void softmax_backward(const Tensor& y, const Tensor& dy, const Tensor& dx, Stream stream) {
-  launch_backward<false>("softmax_backward", y, dy, dx, stream);
+  if (!are_alone_backward<false>("softmax_backward", y, dy, dx, stream))
+    launch_backward<false>("softmax_backward", y, dy, dx, stream);
 }
 
 void log_softmax(const Tensor& x, const Tensor& y, Stream stream) {
-  launch<true>("log_softmax", x, y, stream);
+  if (!are_alone<true>("log_softmax", x, y, stream)) launch<true>("log_softmax", x, y, stream);
 }
 
 void log_softmax_backward(const Tensor& y, const Tensor& dy, const Tensor& dx, Stream stream) {
-  launch_backward<true>("log_softmax_backward", y, dy, dx, stream);
+  if (!are_alone_backward<true>("log_softmax_backward", y, dy, dx, stream))
+    launch_backward<true>("log_softmax_backward", y, dy, dx, stream);
 }
 
 }  // namespace bs::cuda

@@ -54,7 +54,9 @@ TEST_CASE("softmax and log_softmax") {
 }
 
 TEST_CASE("softmax of many short rows") {
-  for (const Shape& shape : {Shape{140001, 1}, Shape{70003, 3}, Shape{40001, 16}, Shape{9001, 100}})
+  for (const Shape& shape :
+       {Shape{140001, 1}, Shape{70003, 3}, Shape{40001, 16}, Shape{9001, 100}, Shape{5001, 129},
+        Shape{2001, 333}, Shape{2001, 384}, Shape{2001, 385}})
     for (const auto& [dtype, bound] : {std::pair{f64, 1e-14}, {f32, 1e-6}, {bf16, 0x1p-7}}) {
       CAPTURE(to_string(shape));
       const Tensor x = random_reference(shape, 1).tensor(dtype, test_device());
@@ -130,6 +132,22 @@ TEST_CASE("softmax of a scalar is that of a row of one") {
     CHECK(softmax_backward(softmax(x, axis), x, axis).item() == 0);
     CHECK(log_softmax_backward(log_softmax(x, axis), x, axis).item() == 0);
     CHECK(softmax(x, axis).shape() == Shape{});
+  }
+}
+
+TEST_CASE("softmax of rows of one is 1, and NaN of what is not finite") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  Reference x({4, 1});
+  x.values = {-3, infinity, -infinity, std::numeric_limits<double>::quiet_NaN()};
+  for (const DType dtype : {f64, f32, f16, bf16}) {
+    const Tensor t = x.tensor(dtype, test_device());
+    const Reference y = Reference::of(softmax(t)), log_y = Reference::of(log_softmax(t));
+    CHECK(y[0] == 1);
+    CHECK(log_y[0] == 0);
+    for (size_t i = 1; i < 4; ++i) {
+      CHECK(std::isnan(y[i]));
+      CHECK(std::isnan(log_y[i]));
+    }
   }
 }
 

@@ -321,7 +321,9 @@ void reduce(const char* op, const Tensor& x, const Results& to, Stream stream) {
       reduce_rows<State, N, true>(from, outer, n, output, x.device(), stream);
     }
   } else {
-    constexpr bool folds = !requires(State & state) { state.place; };  // places are of single rows
+    // Places, and numbers that states begin with, are of single rows.
+    constexpr bool folds = !requires(State & s) { s.place; }
+    &&!requires(State & s) { s.number; };
     if (folds && aligned16(x) && reduce_folded_columns(from, x.shape(), output, x.device(), stream))
       return;
     visit_pack<T>(aligned16(x), inner, [&]<int N>(std::integral_constant<int, N>) {

@@ -14,7 +14,8 @@ using device::Raw;
 using device::wide;
 
 constexpr int least_threads = 128, most_threads = 1024;
-constexpr int most_cluster = 16;  ///< blocks that share a row
+/// Blocks that share a row. Sixteen ended once with an illegal address, under synccheck alone.
+constexpr int most_cluster = 4;
 
 template <class T>
 struct Rows {

@@ -20,7 +20,25 @@ AxisPlaces AxisPlaces::within(const Shape& y, Dims& first) const {
   return part;
 }
 
+namespace {
+void check_places(const Operand& x, const AxisPlaces& places, const Tensor& y) {
+  constexpr int64_t most = int64_t{1} << 60;  // sums of two of them are still numbers
+  const int rank = y.rank();
+  BS_CHECK(places.inner.rank() == rank && places.low.rank() == rank && places.step.rank() == rank,
+           "pad_views: shape {}, first places {} and steps {} for y of shape {}", places.inner,
+           places.low, places.step, y.shape());
+  BS_CHECK(x.is_number || x.tensor.shape() == places.inner,
+           "pad_views: x of shape {} for places of shape {}", x.tensor.shape(), places.inner);
+  for (int axis = 0; axis < rank; ++axis) {
+    const int64_t n = places.inner[axis], low = places.low[axis], step = places.step[axis];
+    BS_CHECK(step >= 1 && step <= most && n <= most / step && low >= -most && low <= most,
+             "pad_views: {} elements from {} on in steps of {} on axis {}", n, low, step, axis);
+  }
+}
+}  // namespace
+
 PadViews pad_views(const Operand& x, const AxisPlaces& places, const Tensor& y) {
+  check_places(x, places, y);
   PadViews part{x.is_number
                     ? full({}, x.number.to<double>(), y.dtype(), y.device()).expand(places.inner)
                     : x.tensor,

@@ -21,6 +21,7 @@ struct AxisPlaces {
 struct PadViews {
   Tensor from, to;
 };
+/** @throws Error where places do not fit x or y, or a step is below 1. */
 PadViews pad_views(const Operand& x, const AxisPlaces& places, const Tensor& y);
 
 /// y, dense in row-major order and not empty, is x where that lies in it, and `value` elsewhere.

@@ -2,6 +2,7 @@
 #include <bs/autograd/pad.h>
 #include <bs/kernels/arange.h>
 #include <bs/kernels/fill.h>
+#include <bs/kernels/pad_axes.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
@@ -128,4 +129,19 @@ TEST_CASE("pad: integers, nothing, and what it refuses") {
                     "pad: padding -1 and 0 is negative");
   CHECK_THROWS_WITH(pad(none, {.amounts = {0, 0, 1, 0}, .mode = PadMode::replicate}),
                     "pad: there is no element to replicate");
+}
+
+TEST_CASE("pad_views takes what lies in y, and refuses places that do not fit") {
+  const Tensor y = zeros({4}, f32, test_device());
+  const PadViews part = pad_views(Scalar(1), {.inner = {5}, .low = {-3}, .step = {2}}, y);
+  CHECK(part.from.shape() == Shape{2});
+  CHECK(part.to.shape() == Shape{2});
+  CHECK(part.to.strides() == Strides{2});
+  CHECK_THROWS_WITH_AS(pad_views(Scalar(1), {.inner = {2}, .low = {0}, .step = {0}}, y),
+                       "pad_views: 2 elements from 0 on in steps of 0 on axis 0", Error);
+  CHECK_THROWS_WITH_AS(pad_views(Scalar(1), {.inner = {2, 1}, .low = {0}, .step = {1}}, y),
+                       "pad_views: shape [2, 1], first places [0] and steps [1] for y of shape [4]",
+                       Error);
+  CHECK_THROWS_WITH_AS(pad_views(y, {.inner = {2}, .low = {0}, .step = {1}}, y),
+                       "pad_views: x of shape [4] for places of shape [2]", Error);
 }

@@ -113,7 +113,7 @@ TEST_CASE("nll_loss: the mean, and a weighted sum") {
 }
 
 TEST_CASE("soft_cross_entropy takes probabilities, and class numbers by no accident") {
-  const Tensor x = zeros({2, 3}, f32, test_device());
+  const Variable x(zeros({2, 3}, f32, test_device()));
   const std::string rest =
       "; class numbers go to cross_entropy, 0 and 1 for each class need a cast";
   for (const DType dtype : {i64, i32, boolean}) {
@@ -129,6 +129,6 @@ TEST_CASE("soft_cross_entropy takes probabilities, and class numbers by no accid
   }
   CHECK_THROWS_WITH_AS(soft_cross_entropy(x, zeros({3}, f32, test_device())),
                        "soft_cross_entropy: shapes [2, 3] and [3] differ", Error);
-  CHECK_THROWS_WITH_AS(soft_cross_entropy(x, x, {.label_smoothing = 1.5}),
+  CHECK_THROWS_WITH_AS(soft_cross_entropy(x, x.data(), {.label_smoothing = 1.5}),
                        "soft_cross_entropy: label_smoothing 1.5 is not within [0, 1]", Error);
 }

@@ -72,7 +72,11 @@ Source<device_type<T>> source(const Operand& x) {
 inline Strides strides_over(const Tensor& x, int) { return x.strides(); }
 inline Strides strides_over(const Operand& x, int rank) { return x.strides(rank); }
 
-inline constexpr int map_threads = 128, turn_threads = 256;
+/// Threads of a block. Where nothing is loaded blocks are over so soon that fewer of them are
+/// faster.
+template <size_t inputs>
+inline constexpr int map_threads = inputs == 0 ? 256 : 128;
+inline constexpr int turn_threads = 256;
 
 /// Elements of a vector of squares: 16 bytes of the smallest type, but at most 32 of the largest.
 template <class... T>
@@ -146,12 +150,12 @@ __device__ void map_pack_at(const F& f, R* y, const std::tuple<device::Raw<T, N>
 /// `count` items of N elements, U of them a thread, loaded before the first is computed; then the
 /// `rest` elements behind them, where there is one axis.
 template <int N, int U, class F, class R, class... T>
-__global__ void __launch_bounds__(map_threads)
+__global__ void __launch_bounds__(map_threads<sizeof...(T)>)
     map_kernel(const F f, const __grid_constant__ Walk<sizeof...(T) + 1> walk, R* y, uint32_t count,
                uint32_t rest, const Source<T>... x) {
-  constexpr int M = sizeof...(T) + 1;
+  constexpr int M = sizeof...(T) + 1, threads = map_threads<sizeof...(T)>;
   constexpr bool is_only = M == 2;
-  const uint32_t first = blockIdx.x * (map_threads * U) + threadIdx.x;
+  const uint32_t first = blockIdx.x * (threads * U) + threadIdx.x;
   const auto map_rest = [&](uint32_t i) {
     if (N == 1 || i >= rest) return;
     const int64_t at = int64_t{count} * N + i;
@@ -161,7 +165,7 @@ __global__ void __launch_bounds__(map_threads)
     int32_t at[U][M];
     std::tuple<device::Raw<T, N>...> in[U];
     const auto load = [&](int u) {
-      walk.locate(first + u * map_threads, at[u]);
+      walk.locate(first + u * threads, at[u]);
       ((std::get<I>(in[u]) = x.template load<N, is_only>(at[u][I + 1])), ...);
     };
     const auto store = [&](int u) {
@@ -177,10 +181,10 @@ __global__ void __launch_bounds__(map_threads)
     } else {
 #pragma unroll
       for (int u = 0; u < U; ++u)
-        if (first + u * map_threads < count) load(u);
+        if (first + u * threads < count) load(u);
 #pragma unroll
       for (int u = 0; u < U; ++u)
-        if (const uint32_t i = first + u * map_threads; i < count) {
+        if (const uint32_t i = first + u * threads; i < count) {
           store(u);
         } else {
           map_rest(i - count);
@@ -207,9 +211,10 @@ void launch_map(const F& f, const StridedLoop<sizeof...(T) + 1>& loop, R* y, Str
   const int64_t total = loop.numel(), count = total / N;
   const int64_t rest = total - count * N;
   ((x.repeats = x.data && loop.inner_stride(I + 1) == 0), ...);
+  constexpr int threads = map_threads<sizeof...(T)>;
   const auto grid =
-      static_cast<unsigned>(std::max<int64_t>(ceil_div(count + rest, map_threads * U), 1));
-  map_kernel<N, U><<<grid, map_threads, 0, native(stream)>>>(
+      static_cast<unsigned>(std::max<int64_t>(ceil_div(count + rest, threads * U), 1));
+  map_kernel<N, U><<<grid, threads, 0, native(stream)>>>(
       f, Walk<sizeof...(T) + 1>(near_repeats(loop), N), y, static_cast<uint32_t>(count),
       static_cast<uint32_t>(rest), x...);
 }

@@ -25,6 +25,7 @@ std::vector<device::SddRange> cut_ranges(const std::vector<device::SddRange>& ra
 
 std::vector<device::SddRange> whole_ranges(const Strips& strips) {
   std::vector<device::SddRange> whole;
+  whole.reserve(static_cast<size_t>(strips.heads) * static_cast<size_t>(strips.count));
   for (int strip = 0; strip < strips.heads * strips.count; ++strip)
     whole.push_back({.strip = strip,
                      .first = strips.offsets[static_cast<size_t>(strip)],

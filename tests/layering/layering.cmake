@@ -45,6 +45,7 @@ place(cuda_lstm "${cuda}/lstm/" ${hosts} "${cuda}/(jit|gemm|lstm)/" "${device}/(
 place(cuda_kron "${cuda}/kron/" ${hosts} "${cuda}/(jit|kron)/" "${device}/(ptx|tile|kron)/")
 place(cuda_conv "${cuda}/conv/" ${hosts} "${cuda}/(jit|gemm|conv)/"
       "${device}/(ptx|tile|gemm|conv)/")
+place(cuda_index "${cuda}/index/" ${hosts} "${cuda}/index/" "${device}/(ptx|tile)/")
 place(cuda_norm "${cuda}/norm/" ${hosts} "${cuda}/(reduce|norm)/" "${device}/(ptx|tile)/")
 place(cuda_image "${cuda}/image/" ${hosts} "${cuda}/image/" "${device}/(ptx|tile)/")
 place(cuda_transducer "${cuda}/transducer/" ${hosts} "${cuda}/transducer/" "${device}/(ptx|tile)/")

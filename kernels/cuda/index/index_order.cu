@@ -1,4 +1,4 @@
-#include <bs/kernels/cuda/index_order.h>
+#include <bs/kernels/cuda/index/index_order.h>
 #include <bs/kernels/cuda/sort_pairs.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/lib/cuda/launch.h>

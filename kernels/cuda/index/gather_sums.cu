@@ -4,7 +4,7 @@
 #include <bs/kernels/index_select.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/lib/cuda/launch.h>
-#include <bs/kernels/cuda/gather_places.cuh>
+#include <bs/kernels/cuda/index/gather_places.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 
 namespace bs::cuda {

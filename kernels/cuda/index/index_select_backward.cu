@@ -1,4 +1,4 @@
-#include <bs/kernels/cuda/index_order.h>
+#include <bs/kernels/cuda/index/index_order.h>
 #include <bs/kernels/index_select.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/early_launch.cuh>

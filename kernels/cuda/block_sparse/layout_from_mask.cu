@@ -1,8 +1,8 @@
 #include <bs/kernels/layout_from_rows.h>
 #include <bs/lib/integers.h>
+#include <bs/kernels/cuda/block_sparse/listed_blocks.cuh>
 #include <bs/kernels/cuda/device/tile/reduce.cuh>
 #include <bs/kernels/cuda/early_launch.cuh>
-#include <bs/kernels/cuda/listed_blocks.cuh>
 #include <bs/kernels/cuda/scan_threads.cuh>
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 #include <bs/kernels/gather.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/lib/cuda/launch.h>
-#include <bs/kernels/cuda/gather_places.cuh>
+#include <bs/kernels/cuda/index/gather_places.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 #include <bs/kernels/cuda/walk.cuh>
 

@@ -6,7 +6,7 @@
 #include <bs/kernels/cuda/block_sparse/block_sparse_matmul_tiled.h>
 #include <bs/kernels/cuda/block_sparse/block_sparse_matmul_warpgroup.h>
 #include <bs/kernels/cuda/block_sparse/gemm_blocks.h>
-#include <bs/kernels/cuda/gpu_measure.h>
+#include <bs/kernels/cuda/gpu/gpu_measure.h>
 #include <bs/kernels/cuda/jit/device_headers.h>
 #include <bs/lib/cuda/jit_cache.h>
 #include <bs/lib/cuda/loaded.h>

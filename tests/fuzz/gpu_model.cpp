@@ -1,5 +1,5 @@
-#include <bs/kernels/cuda/gpu_model.h>
-#include <bs/kernels/cuda/tuned.h>
+#include <bs/kernels/cuda/gpu/gpu_model.h>
+#include <bs/kernels/cuda/gpu/tuned.h>
 #include <bs/lib/sha256.h>
 #include <bs/tests/fuzz/harness.h>
 

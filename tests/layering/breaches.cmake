@@ -50,7 +50,7 @@ expect(fail kernels/cuda/device/ptx/a.cuh "#include <bs/kernels/cuda/device/tile
 expect(fail kernels/cuda/device/attention/a.cuh "#include <bs/kernels/cuda/device/lstm/b.cuh>")
 expect(pass kernels/cuda/lstm/a.cu "#include <bs/kernels/cuda/gemm/b.h>\n#include <bs/kernels/cuda/b.h>")
 expect(fail kernels/cuda/gemm/a.cu "#include <bs/kernels/cuda/block_sparse/b.h>")
-expect(pass kernels/cuda/block_sparse/plan/a.h "#include <bs/kernels/cuda/gpu.h>\n#include <bs/lib/layout.h>")
+expect(pass kernels/cuda/block_sparse/plan/a.h "#include <bs/kernels/cuda/gpu/gpu.h>\n#include <bs/lib/layout.h>")
 expect(fail kernels/cuda/block_sparse/plan/a.h "#include <cuda_runtime.h>")
 expect(fail kernels/cuda/block_sparse/plan/a.h "#include <bs/lib/cuda/upload.h>")
 expect(fail kernels/cuda/block_sparse/plan/a.h "#include <bs/kernels/cuda/block_sparse/b.h>")

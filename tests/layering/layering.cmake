@@ -30,22 +30,28 @@ place(device "${device}/" "^$")  # every file has a room
 # several rooms share; it knows none of them.
 set(hosts "^lib/" "^kernels/[^/]*$" "^kernels/cuda/[^/]*$")
 set(cuda "^kernels/cuda")
+place(cuda_gpu "${cuda}/gpu/" ${hosts} "${cuda}/gpu/")
 place(cuda_jit "${cuda}/jit/" ${hosts} "${cuda}/jit/" "${device}/")
 place(cuda_reduce "${cuda}/reduce/" ${hosts} "${cuda}/reduce/" "${device}/(ptx|tile)/")
-place(cuda_gemm "${cuda}/gemm/" ${hosts} "${cuda}/(jit|reduce|gemm)/"
+place(cuda_gemm "${cuda}/gemm/" ${hosts} "${cuda}/(gpu|jit|reduce|gemm)/"
       "${device}/(ptx|tile|gemm)/")
 # Plans are pure: neither CUDA's headers nor what asks a device, but for the plain lists they make.
 place(cuda_plan "${cuda}/block_sparse/plan/" "^lib/[^/]*\\.h$" "^kernels/[^/]*\\.h$"
-      "${cuda}/gpu\\.h$" "${cuda}/block_sparse/plan/" "${device}/block_sparse/work_split\\.cuh$")
-place(cuda_block_sparse "${cuda}/block_sparse/" ${hosts} "${cuda}/(jit|reduce|gemm|block_sparse)/"
+      "${cuda}/gpu/gpu\\.h$" "${cuda}/block_sparse/plan/" "${device}/block_sparse/work_split\\.cuh$")
+place(cuda_block_sparse "${cuda}/block_sparse/" ${hosts}
+      "${cuda}/(gpu|jit|reduce|order|gemm|block_sparse)/"
       "${device}/(ptx|tile|gemm|block_sparse)/")
 place(cuda_attention "${cuda}/attention/" ${hosts} "${cuda}/(jit|gemm|block_sparse|attention)/"
       "${device}/(ptx|tile|gemm|block_sparse|attention)/")
 place(cuda_lstm "${cuda}/lstm/" ${hosts} "${cuda}/(jit|gemm|lstm)/" "${device}/(ptx|tile|lstm)/")
 place(cuda_kron "${cuda}/kron/" ${hosts} "${cuda}/(jit|kron)/" "${device}/(ptx|tile|kron)/")
-place(cuda_conv "${cuda}/conv/" ${hosts} "${cuda}/(jit|gemm|conv)/"
+place(cuda_conv "${cuda}/conv/" ${hosts} "${cuda}/(gpu|jit|gemm|conv)/"
       "${device}/(ptx|tile|gemm|conv)/")
-place(cuda_index "${cuda}/index/" ${hosts} "${cuda}/index/" "${device}/(ptx|tile)/")
+place(cuda_copy "${cuda}/copy/" ${hosts} "${cuda}/copy/" "${device}/(ptx|tile)/")
+place(cuda_elementwise "${cuda}/elementwise/" ${hosts} "${cuda}/elementwise/"
+      "${device}/(ptx|tile)/")
+place(cuda_order "${cuda}/order/" ${hosts} "${cuda}/order/" "${device}/(ptx|tile)/")
+place(cuda_index "${cuda}/index/" ${hosts} "${cuda}/(order|index)/" "${device}/(ptx|tile)/")
 place(cuda_norm "${cuda}/norm/" ${hosts} "${cuda}/(reduce|norm)/" "${device}/(ptx|tile)/")
 place(cuda_image "${cuda}/image/" ${hosts} "${cuda}/image/" "${device}/(ptx|tile)/")
 place(cuda_transducer "${cuda}/transducer/" ${hosts} "${cuda}/transducer/" "${device}/(ptx|tile)/")
@@ -83,8 +89,8 @@ string(JOIN "|" wait_places
        "lib/cuda/gave_up[.]cpp"    # pins a word, once
        "lib/cuda/jit[.]cpp"        # loads a kernel
        "lib/cuda/activity[.]cpp"   # the end of a profile
-       "kernels/cuda/work_time[.]cpp"  # with BS_TUNE alone
-       "kernels/cuda/gpu_measure[.]cpp" "kernels/cuda/lstm/lstm_persistent_launch[.]cuh"  # once
+       "kernels/cuda/gpu/work_time[.]cpp"  # with BS_TUNE alone
+       "kernels/cuda/gpu/gpu_measure[.]cpp" "kernels/cuda/lstm/lstm_persistent_launch[.]cuh"  # once
 )
 set(wait_places "^(${wait_places})$")
 # Where memory is looked at.

@@ -5,7 +5,7 @@
 #include <bs/kernels/cuda/block_sparse/block_sparse_matmul_warpgroup.h>
 #include <bs/kernels/cuda/block_sparse/block_sparse_reach.h>
 #include <bs/kernels/cuda/block_sparse/turned_operand.h>
-#include <bs/kernels/cuda/work_time.h>
+#include <bs/kernels/cuda/gpu/work_time.h>
 
 namespace bs::cuda {
 

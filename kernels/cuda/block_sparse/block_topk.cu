@@ -1,7 +1,7 @@
 #include <bs/kernels/block_topk.h>
 #include <bs/lib/cuda/launch.h>
 #include <bs/kernels/cuda/block_sparse/listed_blocks.cuh>
-#include <bs/kernels/cuda/sort_key.cuh>
+#include <bs/kernels/cuda/order/sort_key.cuh>
 
 namespace bs::cuda {
 

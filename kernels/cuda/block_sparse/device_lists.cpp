@@ -2,9 +2,9 @@
 #include <bs/kernels/cuda/block_sparse/block_sparse_strips_fill.h>
 #include <bs/kernels/cuda/block_sparse/device_lists.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_tile_order.h>
-#include <bs/kernels/cuda/gpu_measure.h>
-#include <bs/kernels/cuda/tuned.h>
-#include <bs/kernels/cuda/work_time.h>
+#include <bs/kernels/cuda/gpu/gpu_measure.h>
+#include <bs/kernels/cuda/gpu/tuned.h>
+#include <bs/kernels/cuda/gpu/work_time.h>
 #include <bs/lib/cuda/runtime.h>
 #include <bs/lib/integers.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 /** @file Which kernel convolves, and in which tiles: pure functions of a problem and a GPU. */
 #include <bs/kernels/conv2d_description.h>
-#include <bs/kernels/cuda/gpu.h>
+#include <bs/kernels/cuda/gpu/gpu.h>
 #include <bs/lib/dtype.h>
 
 #include <array>

@@ -1,7 +1,7 @@
 #pragma once
 /** @file Which kernel multiplies two dense matrices: the vendor's library's, or ours. Pure
  *  functions of the problem and the GPU. */
-#include <bs/kernels/cuda/gpu.h>
+#include <bs/kernels/cuda/gpu/gpu.h>
 #include <bs/lib/dtype.h>
 #include <bs/lib/integers.h>
 

@@ -1,5 +1,5 @@
 #include <bs/kernels/cuda/index/index_order.h>
-#include <bs/kernels/cuda/sort_pairs.h>
+#include <bs/kernels/cuda/order/sort_pairs.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/lib/cuda/launch.h>
 #include <bs/kernels/cuda/device/tile/reduce.cuh>

@@ -1,5 +1,5 @@
 // From where plans have the numbers of a GPU.
-#include <bs/kernels/cuda/gpu_measure.h>
+#include <bs/kernels/cuda/gpu/gpu_measure.h>
 #include <bs/lib/cuda/jit_cache.h>
 #include <bs/tests/support/decimal_comma.h>
 #include <bs/tests/support/devices.h>

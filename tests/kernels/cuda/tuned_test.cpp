@@ -3,7 +3,7 @@
 #include <bs/kernels/block_sparse_matmul.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/cuda/block_sparse/block_sparse_candidates.h>
-#include <bs/kernels/cuda/tuned.h>
+#include <bs/kernels/cuda/gpu/tuned.h>
 #include <bs/kernels/settings.h>
 #include <bs/lib/patterns.h>
 #include <bs/tests/kernels/block_sparse_epilogue_cases.h>

@@ -3,7 +3,7 @@
  * numbers of Gpu and by what was measured besides: which says a title in bench/notes. */
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_tiles.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_work_split.h>
-#include <bs/kernels/cuda/gpu.h>
+#include <bs/kernels/cuda/gpu/gpu.h>
 #include <bs/lib/integers.h>
 
 #include <algorithm>

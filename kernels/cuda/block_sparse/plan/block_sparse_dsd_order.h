@@ -3,7 +3,7 @@
  *  steps, stages of a depth of 64. */
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_strips.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_work_split.h>
-#include <bs/kernels/cuda/gpu.h>
+#include <bs/kernels/cuda/gpu/gpu.h>
 #include <bs/lib/layout.h>
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_strips.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_tiles.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_work_split.h>
-#include <bs/kernels/cuda/gpu.h>
+#include <bs/kernels/cuda/gpu/gpu.h>
 #include <bs/kernels/settings.h>
 #include <bs/lib/layout.h>
 

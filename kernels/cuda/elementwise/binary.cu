@@ -1,6 +1,6 @@
 #include <bs/kernels/binary.h>
-#include <bs/kernels/cuda/elementary.cuh>
 #include <bs/kernels/cuda/elementwise.cuh>
+#include <bs/kernels/cuda/elementwise/elementary.cuh>
 
 #include <concepts>
 #include <type_traits>

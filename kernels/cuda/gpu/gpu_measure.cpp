@@ -1,4 +1,4 @@
-#include <bs/kernels/cuda/gpu_measure.h>
+#include <bs/kernels/cuda/gpu/gpu_measure.h>
 #include <bs/lib/check.h>
 #include <bs/lib/cuda/check.h>
 #include <bs/lib/cuda/handles.h>

@@ -1,7 +1,7 @@
 #include <bs/kernels/rectifier.h>
 #include <bs/kernels/cuda/device/tile/activation.cuh>
-#include <bs/kernels/cuda/elementary.cuh>
 #include <bs/kernels/cuda/elementwise.cuh>
+#include <bs/kernels/cuda/elementwise/elementary.cuh>
 
 namespace bs::cuda {
 

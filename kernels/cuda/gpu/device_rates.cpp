@@ -1,6 +1,6 @@
 #include <bs/kernels/device_rates.h>
 
-#include <bs/kernels/cuda/gpu.h>
+#include <bs/kernels/cuda/gpu/gpu.h>
 
 namespace bs::cuda {
 

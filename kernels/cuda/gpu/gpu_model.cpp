@@ -1,4 +1,4 @@
-#include <bs/kernels/cuda/gpu_model.h>
+#include <bs/kernels/cuda/gpu/gpu_model.h>
 #include <bs/lib/check.h>
 #include <bs/lib/sha256.h>
 

@@ -1,8 +1,8 @@
 #include <bs/kernels/pointwise_loss.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/device/tile/activation.cuh>
-#include <bs/kernels/cuda/elementary.cuh>
 #include <bs/kernels/cuda/elementwise.cuh>
+#include <bs/kernels/cuda/elementwise/elementary.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 
 namespace bs::cuda {

@@ -1,4 +1,4 @@
-#include <bs/kernels/cuda/tuned.h>
+#include <bs/kernels/cuda/gpu/tuned.h>
 #include <bs/lib/check.h>
 #include <bs/lib/cuda/jit_cache.h>
 #include <bs/lib/sha256.h>

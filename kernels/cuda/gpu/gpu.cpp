@@ -1,5 +1,5 @@
-#include <bs/kernels/cuda/gpu.h>
-#include <bs/kernels/cuda/gpu_measure.h>
+#include <bs/kernels/cuda/gpu/gpu.h>
+#include <bs/kernels/cuda/gpu/gpu_measure.h>
 #include <bs/lib/cuda/pool.h>
 
 #include <map>

@@ -1,9 +1,9 @@
-#include <bs/kernels/cuda/sort_pairs.h>
+#include <bs/kernels/cuda/order/sort_pairs.h>
 #include <bs/kernels/nonzero.h>
 #include <bs/kernels/unique.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/lib/cuda/launch.h>
-#include <bs/kernels/cuda/sort_key.cuh>
+#include <bs/kernels/cuda/order/sort_key.cuh>
 
 #include <limits>
 

@@ -1,7 +1,7 @@
 #pragma once
 /** @file From where the numbers of a GPU come: the table, the device, or a measurement that is kept
  *  beside the compiled kernels. Pure functions, which no GPU is needed for. */
-#include <bs/kernels/cuda/gpu.h>
+#include <bs/kernels/cuda/gpu/gpu.h>
 
 #include <array>
 #include <cstddef>

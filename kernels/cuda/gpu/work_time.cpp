@@ -1,4 +1,4 @@
-#include <bs/kernels/cuda/work_time.h>
+#include <bs/kernels/cuda/gpu/work_time.h>
 #include <bs/lib/check.h>
 #include <bs/lib/cuda/check.h>
 #include <bs/lib/cuda/launch.h>

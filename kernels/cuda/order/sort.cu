@@ -1,9 +1,9 @@
 #include <bs/kernels/copy.h>
-#include <bs/kernels/cuda/sort_pairs.h>
-#include <bs/kernels/cuda/topk.h>
+#include <bs/kernels/cuda/order/sort_pairs.h>
+#include <bs/kernels/cuda/order/topk.h>
 #include <bs/kernels/sort.h>
 #include <bs/lib/cuda/launch.h>
-#include <bs/kernels/cuda/sort_key.cuh>
+#include <bs/kernels/cuda/order/sort_key.cuh>
 
 #include <cub/block/block_radix_sort.cuh>
 

@@ -1,6 +1,6 @@
 #pragma once
 /** @file Measures what no GPU tells of itself, in about a second. */
-#include <bs/kernels/cuda/gpu_model.h>
+#include <bs/kernels/cuda/gpu/gpu_model.h>
 #include <bs/lib/cuda/jit.h>
 #include <bs/lib/device.h>
 

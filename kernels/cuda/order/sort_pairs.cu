@@ -1,6 +1,6 @@
-#include <bs/kernels/cuda/sort_pairs.h>
+#include <bs/kernels/cuda/order/sort_pairs.h>
 #include <bs/lib/cuda/launch.h>
-#include <bs/kernels/cuda/sort_key.cuh>
+#include <bs/kernels/cuda/order/sort_key.cuh>
 
 #include <cub/device/device_radix_sort.cuh>
 

@@ -1,6 +1,6 @@
 #include <bs/kernels/unary.h>
-#include <bs/kernels/cuda/elementary.cuh>
 #include <bs/kernels/cuda/elementwise.cuh>
+#include <bs/kernels/cuda/elementwise/elementary.cuh>
 
 #include <limits>
 

@@ -1,7 +1,7 @@
 #pragma once
 /** @file Which of several ways a GPU is soonest done by: timed once, and kept beside the compiled
  *  kernels. No GPU is needed for what is here. */
-#include <bs/kernels/cuda/gpu_model.h>
+#include <bs/kernels/cuda/gpu/gpu_model.h>
 
 #include <cstddef>
 #include <optional>

@@ -1,7 +1,7 @@
-#include <bs/kernels/cuda/topk.h>
+#include <bs/kernels/cuda/order/topk.h>
 #include <bs/lib/cuda/grid.h>
+#include <bs/kernels/cuda/order/sort_key.cuh>
 #include <bs/kernels/cuda/rows.cuh>
-#include <bs/kernels/cuda/sort_key.cuh>
 
 #include <bit>
 

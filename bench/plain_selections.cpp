@@ -54,6 +54,10 @@ void add_rows_by_number(Cases& c, const Tensor& x, const Tensor& y) {
   c.add("index_select_backward", "last axis", 2 * n,
         [=] { return index_select_backward(y, 1, across, columns); });
   c.add("index_add", "first axis", 3 * n, [=] { return index_add(x, 0, some, y); });
+  const int64_t few = std::min<int64_t>(8, rows);
+  c.add("index_add", "few places", n, [=, table = x.slice(0, 0, few), at = c.indices({rows}, few)] {
+    return index_add(table, 0, at, y);
+  });
   c.add("index_copy", "first axis", 3 * n, [=] { return index_copy(x, 0, some, y); });
   c.add("index", "rows", 2 * n, [=] { return index(x, {some}); });
   c.add("index_put", "rows", 3 * n, [=] { return index_put(x, {some}, y); });

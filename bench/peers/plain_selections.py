@@ -28,6 +28,10 @@ def rows_by_number(o, x, y):
             *(y, across),
         ),
         "index_add: first axis": (lambda t, i, s: t.index_add(0, i, s), x, some, y),
+        "index_add: few places": (
+            lambda t, i, s: t.index_add(0, i, s),
+            *(x[:8], o.indices(min(8, o.rows), o.rows), y),
+        ),
         "index_copy: first axis": (lambda t, i, s: t.index_copy(0, i, s), x, some, y),
         "index: rows": (lambda t, i: t[i], x, some),
         "index_put: rows": (lambda t, i, s: t.index_put((i,), s), x, some, y),

@@ -1,11 +1,15 @@
 #include <bs/autograd/index_select.h>
 #include <bs/kernels/fill.h>
+#include <bs/kernels/gather.h>
 #include <bs/kernels/index_select.h>
 #include <bs/lib/threads.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <tuple>
 
 using namespace bs;
@@ -194,6 +198,55 @@ TEST_CASE("index_select_backward of few and of many positions, into rows of whic
                                               indices_of(indices), expected.shape[0], 11);
       CHECK(Reference::of(dx).values ==
             Reference::of(expected.tensor(dtype, test_device())).values);
+    }
+  }
+}
+
+TEST_CASE("index_select_backward of many positions in few places, and index_add of them") {
+  // Of up to two columns lanes share a run of positions out, of up to 128 packs rows of threads.
+  const std::tuple<int64_t, int64_t, int64_t> sizes[] = {
+      {1, 1, 1},    {33, 1, 1},    {70000, 1, 1}, {100000, 8, 1}, {20000, 3, 2},
+      {1000, 5, 3}, {1025, 2, 31}, {1000, 2, 32}, {3000, 1, 100}, {500, 2, 600}};
+  for (const auto& [count, extent, inner] : sizes) {
+    const std::vector<int64_t> indices = random_indices(count, extent, 7);
+    const auto n = static_cast<size_t>(inner);
+    Reference dy = random_reference({count, inner}, 5, -8, 8), sums({extent, inner});
+    for (double& v : dy.values) v = std::round(v);
+    const Reference x = random_reference({extent, inner}, 6, -8, 8);
+    for (size_t k = 0; k < indices.size(); ++k)
+      for (size_t c = 0; c < n; ++c) sums[static_cast<size_t>(indices[k]) * n + c] += dy[k * n + c];
+    for (const DType dtype : {f64, f32, f16, bf16}) {
+      const Tensor values = dy.tensor(dtype, test_device());
+      const Tensor at = indices_of(indices);
+      const Tensor dx = index_select_backward(values, 0, at, sums.shape[0]);
+      CHECK(Reference::of(dx).values == Reference::of(sums.tensor(dtype, test_device())).values);
+      const Tensor base = x.tensor(dtype, test_device());
+      Reference added = Reference::of(base);
+      for (size_t i = 0; i < added.values.size(); ++i) added[i] += sums[i];
+      const Reference y = Reference::of(index_add(base, 0, at, values));
+      check_close("index_add " + to_string(dtype), y, added, epsilon(dtype) * largest(added));
+      CHECK(Reference::of(index_add(base, 0, at, values)).values == y.values);
+    }
+  }
+}
+
+TEST_CASE("index_add of values that are not finite reaches their places alone") {
+  for (const int64_t inner : {1, 2, 40, 600}) {
+    const int64_t count = 700;
+    const std::vector<int64_t> indices = random_indices(count, 4, 3);
+    Reference source({count, inner});
+    source.values.assign(source.values.size(), 1);
+    for (int64_t k = 0; k < count; ++k)
+      for (int64_t i = 0; i < inner; ++i)
+        if (indices[static_cast<size_t>(k)] == 2)
+          source.at({k, i}) = std::numeric_limits<double>::infinity() * (k % 2 == 0 ? 1 : -1);
+    const Reference y =
+        Reference::of(index_add(zeros({4, inner}, f32, test_device()), 0, indices_of(indices),
+                                source.tensor(f32, test_device())));
+    for (int64_t row = 0; row < 4; ++row) {
+      const double number = static_cast<double>(std::ranges::count(indices, row));
+      for (int64_t i = 0; i < inner; ++i)
+        CHECK((row == 2 ? std::isnan(y.at({row, i})) : y.at({row, i}) == number));
     }
   }
 }

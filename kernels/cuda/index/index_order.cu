@@ -103,10 +103,11 @@ __global__ void __launch_bounds__(order_threads)
 /// How many indices a block orders, where there are few; else 0.
 unsigned range_of(int64_t count, int64_t extent, Device device) {
   constexpr int64_t most_width = 368;     // of which shared memory holds the counts
-  constexpr int64_t most_read = 1 << 24;  // indices, by all blocks
+  constexpr int64_t most_read = 1 << 16;  // indices, by a multiprocessor
   const int64_t blocks = device_properties(device).multiprocessors;
   const int64_t width = std::clamp(ceil_div(extent + 1, blocks), int64_t{warp}, most_width);
-  return ceil_div(extent + 1, width) * count <= most_read ? static_cast<unsigned>(width) : 0;
+  const int64_t turns = ceil_div(extent + 1, width * blocks);
+  return turns * count <= most_read ? static_cast<unsigned>(width) : 0;
 }
 
 constexpr int threads = 256;

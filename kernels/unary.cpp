@@ -1,6 +1,6 @@
 #include <bs/kernels/unary.h>
 
-#include <bs/kernels/copy.h>
+#include <bs/kernels/elementwise_function.h>
 
 #include <algorithm>
 
@@ -8,10 +8,6 @@ namespace bs {
 
 namespace {
 
-/// x as backends take it, and floating where the function asks for it.
-Tensor floating(const Tensor& x) {
-  return elementwise_operand(is_floating(x.dtype()) ? x : cast(x, f32));
-}
 /// x as i32, i64 or floats: u8 and bool are widened.
 Tensor arithmetic(const Tensor& x) {
   return elementwise_operand(x.dtype() == u8 || x.dtype() == boolean ? cast(x, i32) : x);
@@ -28,19 +24,11 @@ Tensor as_before(const Tensor& y, const Tensor& x) { return x.dtype() == u8 ? ca
 
 }  // namespace
 
-#define BS_UNARY(function, operand)                              \
-  Tensor function(const Tensor& x) {                             \
-    const Tensor in = operand(x);                                \
-    Tensor y = Tensor::empty_like(in);                           \
-    if (y.numel() > 0) BS_DISPATCH(y.device(), function, in, y); \
-    return y;                                                    \
-  }
-BS_UNARY(exp, floating)
-BS_UNARY(log, floating)
-BS_UNARY(sqrt, floating)
-BS_UNARY(rsqrt, floating)
-BS_UNARY(reciprocal, floating)
-#undef BS_UNARY
+BS_FLOATING_FUNCTION(exp)
+BS_FLOATING_FUNCTION(log)
+BS_FLOATING_FUNCTION(sqrt)
+BS_FLOATING_FUNCTION(rsqrt)
+BS_FLOATING_FUNCTION(reciprocal)
 
 #define BS_UNARY(function)                                       \
   Tensor function(const Tensor& x) {                             \
@@ -65,19 +53,10 @@ Tensor clamp(const Tensor& x, double low, double high) {
   return as_before(y, x);
 }
 
-#define BS_UNARY_BACKWARD(function)                                                                \
-  Tensor function(const Tensor& saved, const Tensor& dy) {                                         \
-    check_alike(#function, saved, dy);                                                             \
-    Tensor dx = Tensor::empty_like(dy);                                                            \
-    if (dx.numel() > 0)                                                                            \
-      BS_DISPATCH(dx.device(), function, elementwise_operand(saved), elementwise_operand(dy), dx); \
-    return dx;                                                                                     \
-  }
-BS_UNARY_BACKWARD(abs_backward)
-BS_UNARY_BACKWARD(sqrt_backward)
-BS_UNARY_BACKWARD(rsqrt_backward)
-BS_UNARY_BACKWARD(reciprocal_backward)
-#undef BS_UNARY_BACKWARD
+BS_FUNCTION_BACKWARD(abs_backward)
+BS_FUNCTION_BACKWARD(sqrt_backward)
+BS_FUNCTION_BACKWARD(rsqrt_backward)
+BS_FUNCTION_BACKWARD(reciprocal_backward)
 
 Tensor clamp_backward(const Tensor& x, const Tensor& dy, double low, double high) {
   check_alike("clamp_backward", x, dy);

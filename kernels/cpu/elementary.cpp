@@ -9,16 +9,6 @@ namespace bs::cpu {
 
 namespace {
 
-template <class F>
-void run(const char* op, const F& f, const Tensor& x, const Tensor& y) {
-  visit_wide(op, y.dtype(), [&]<class W>(Type<W>) { map<W, W>(f, y, x); });
-}
-
-template <class F>
-void backward(const char* op, const F& f, const Tensor& saved, const Tensor& dy, const Tensor& dx) {
-  visit_wide(op, dx.dtype(), [&]<class W>(Type<W>) { map<W, W, W>(f, dx, saved, dy); });
-}
-
 /// Functions of angles, of which those beyond some turns are the standard library's.
 struct OfAngle {
   static bool holds(float x) { return !(std::fabs(x) > math::most_turned); }
@@ -57,29 +47,29 @@ struct Tan : OfAngle {
 
 }  // namespace
 
-void sin(const Tensor& x, const Tensor& y, Stream) { run("sin", Sin(), x, y); }
+void sin(const Tensor& x, const Tensor& y, Stream) { map_floats("sin", Sin(), x, y); }
 
-void cos(const Tensor& x, const Tensor& y, Stream) { run("cos", Cos(), x, y); }
+void cos(const Tensor& x, const Tensor& y, Stream) { map_floats("cos", Cos(), x, y); }
 
-void tan(const Tensor& x, const Tensor& y, Stream) { run("tan", Tan(), x, y); }
+void tan(const Tensor& x, const Tensor& y, Stream) { map_floats("tan", Tan(), x, y); }
 
 void erf(const Tensor& x, const Tensor& y, Stream) {
-  run(
+  map_floats(
       "erf", [](auto v) { return math::erf(v); }, x, y);
 }
 
 void log1p(const Tensor& x, const Tensor& y, Stream) {
-  run(
+  map_floats(
       "log1p", [](auto v) { return math::log1p(v); }, x, y);
 }
 
 void expm1(const Tensor& x, const Tensor& y, Stream) {
-  run(
+  map_floats(
       "expm1", [](auto v) { return math::expm1(v); }, x, y);
 }
 
 void tan_backward(const Tensor& y, const Tensor& dy, const Tensor& dx, Stream) {
-  backward(
+  map_floats(
       "tan_backward", [](auto v, auto d) { return d * (1 + v * v); }, y, dy, dx);
 }
 
@@ -87,7 +77,7 @@ void erf_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, Stream) {
   const auto f = []<class W>(W v, W d) {
     return d * (math::exp(-(v * v)) * W(2 * std::numbers::inv_sqrtpi));
   };
-  backward("erf_backward", f, x, dy, dx);
+  map_floats("erf_backward", f, x, dy, dx);
 }
 
 }  // namespace bs::cpu

@@ -139,4 +139,16 @@ void visit_wide(const char* op, DType dtype, F&& f) {
   }
 }
 
+/** @brief y = f(x) of floats, element by element, computed in the type for their dtype. */
+template <class F>
+void map_floats(const char* op, const F& f, const Tensor& x, const Tensor& y) {
+  visit_wide(op, y.dtype(), [&]<class W>(Type<W>) { map<W, W>(f, y, x); });
+}
+
+/** @brief y = f(a, b), likewise. */
+template <class F>
+void map_floats(const char* op, const F& f, const Tensor& a, const Tensor& b, const Tensor& y) {
+  visit_wide(op, y.dtype(), [&]<class W>(Type<W>) { map<W, W, W>(f, y, a, b); });
+}
+
 }  // namespace bs::cpu

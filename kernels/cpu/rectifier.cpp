@@ -9,16 +9,6 @@ namespace {
 // What a choice is made of is computed before it: g++ makes a branch of a product by a captured
 // number on one side, and then no vectors.
 
-template <class F>
-void forward(const char* op, const F& f, const Tensor& x, const Tensor& y) {
-  visit_wide(op, y.dtype(), [&]<class W>(Type<W>) { map<W, W>(f, y, x); });
-}
-
-template <class F>
-void backward(const char* op, const F& f, const Tensor& x, const Tensor& dy, const Tensor& dx) {
-  visit_wide(op, dx.dtype(), [&]<class W>(Type<W>) { map<W, W, W>(f, dx, x, dy); });
-}
-
 /// tanh(log(1 + e^x)) = (p^2 - 1) / (p^2 + 1) with p = 1 + e^x, in terms of e^-|x|.
 template <class W>
 W tanh_of_softplus(W x) {
@@ -36,7 +26,7 @@ void leaky_relu(const Tensor& x, const Tensor& y, double slope, Stream) {
     const W below = W(slope) * v;
     return v > 0 ? v : below;
   };
-  forward("leaky_relu", f, x, y);
+  map_floats("leaky_relu", f, x, y);
 }
 
 void elu(const Tensor& x, const Tensor& y, double alpha, Stream) {
@@ -44,7 +34,7 @@ void elu(const Tensor& x, const Tensor& y, double alpha, Stream) {
     const W below = W(alpha) * math::expm1(v);
     return v > 0 ? v : below;
   };
-  forward("elu", f, x, y);
+  map_floats("elu", f, x, y);
 }
 
 void softplus(const Tensor& x, const Tensor& y, double beta, Stream) {
@@ -52,17 +42,17 @@ void softplus(const Tensor& x, const Tensor& y, double beta, Stream) {
     const W z = W(beta) * v;
     return ((z < 0 ? W(0) : z) + math::log1p(math::exp(-std::abs(z)))) / W(beta);
   };
-  forward("softplus", f, x, y);
+  map_floats("softplus", f, x, y);
 }
 
 void mish(const Tensor& x, const Tensor& y, Stream) {
-  forward(
+  map_floats(
       "mish", [](auto v) { return v * tanh_of_softplus(v); }, x, y);
 }
 
 void hardswish(const Tensor& x, const Tensor& y, Stream) {
   const auto f = []<class W>(W v) { return v < -3 ? W(0) : v > 3 ? v : v * (v + 3) * W(1.0 / 6); };
-  forward("hardswish", f, x, y);
+  map_floats("hardswish", f, x, y);
 }
 
 void leaky_relu_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, double slope,
@@ -71,7 +61,7 @@ void leaky_relu_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, do
     const W below = W(slope) * d;
     return v > 0 ? d : below;
   };
-  backward("leaky_relu_backward", f, x, dy, dx);
+  map_floats("leaky_relu_backward", f, x, dy, dx);
 }
 
 void elu_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, double alpha, Stream) {
@@ -79,12 +69,12 @@ void elu_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, double al
     const W below = W(alpha) * math::exp(v) * d;
     return v > 0 ? d : below;
   };
-  backward("elu_backward", f, x, dy, dx);
+  map_floats("elu_backward", f, x, dy, dx);
 }
 
 void softplus_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, double beta, Stream) {
   const auto f = [=]<class W>(W v, W d) { return d * math::sigmoid(W(beta) * v); };
-  backward("softplus_backward", f, x, dy, dx);
+  map_floats("softplus_backward", f, x, dy, dx);
 }
 
 void mish_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, Stream) {
@@ -92,14 +82,14 @@ void mish_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, Stream) 
     const auto t = tanh_of_softplus(v);
     return d * (t + v * math::sigmoid(v) * (1 - t * t));
   };
-  backward("mish_backward", f, x, dy, dx);
+  map_floats("mish_backward", f, x, dy, dx);
 }
 
 void hardswish_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, Stream) {
   const auto f = []<class W>(W v, W d) {
     return v < -3 ? W(0) : v > 3 ? d : d * (2 * v + 3) * W(1.0 / 6);
   };
-  backward("hardswish_backward", f, x, dy, dx);
+  map_floats("hardswish_backward", f, x, dy, dx);
 }
 
 }  // namespace bs::cpu

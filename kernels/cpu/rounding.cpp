@@ -9,11 +9,6 @@ namespace bs::cpu {
 
 namespace {
 
-template <class F>
-void run(const char* op, const F& f, const Tensor& x, const Tensor& y) {
-  visit_wide(op, y.dtype(), [&]<class W>(Type<W>) { map<W, W>(f, y, x); });
-}
-
 /// The rest of a division by q, which has the dividend's sign.
 template <class W>
 W in_divisors_sign(W rest, W q) {
@@ -38,27 +33,27 @@ struct Remainder {
 }  // namespace
 
 void floor(const Tensor& x, const Tensor& y, Stream) {
-  run(
+  map_floats(
       "floor", [](auto v) { return std::floor(v); }, x, y);
 }
 
 void ceil(const Tensor& x, const Tensor& y, Stream) {
-  run(
+  map_floats(
       "ceil", [](auto v) { return std::ceil(v); }, x, y);
 }
 
 void round(const Tensor& x, const Tensor& y, Stream) {
-  run(
+  map_floats(
       "round", [](auto v) { return std::nearbyint(v); }, x, y);
 }
 
 void trunc(const Tensor& x, const Tensor& y, Stream) {
-  run(
+  map_floats(
       "trunc", [](auto v) { return std::trunc(v); }, x, y);
 }
 
 void sign(const Tensor& x, const Tensor& y, Stream) {
-  run(
+  map_floats(
       "sign", []<class W>(W v) { return v > 0   ? W(1)
                                         : v < 0 ? W(-1)
                                                 : W(0); }, x, y);

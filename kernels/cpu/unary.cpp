@@ -10,19 +10,9 @@ namespace bs::cpu {
 namespace {
 
 template <class F>
-void floating(const char* op, const F& f, const Tensor& x, const Tensor& y) {
-  visit_wide(op, y.dtype(), [&]<class W>(Type<W>) { map<W, W>(f, y, x); });
-}
-
-template <class F>
 void arithmetic(const char* op, const F& f, const Tensor& x, const Tensor& y) {
-  if (is_floating(y.dtype())) return floating(op, f, x, y);
+  if (is_floating(y.dtype())) return map_floats(op, f, x, y);
   visit_index(op, y.dtype(), [&]<class W>(Type<W>) { map<W, W>(f, y, x); });
-}
-
-template <class F>
-void backward(const char* op, const F& f, const Tensor& saved, const Tensor& dy, const Tensor& dx) {
-  visit_wide(op, dx.dtype(), [&]<class W>(Type<W>) { map<W, W, W>(f, dx, saved, dy); });
 }
 
 /// The bound as a W: beyond an integer's range it is the end of the range.
@@ -63,27 +53,27 @@ void abs(const Tensor& x, const Tensor& y, Stream) {
 }
 
 void exp(const Tensor& x, const Tensor& y, Stream) {
-  floating(
+  map_floats(
       "exp", [](auto v) { return math::exp(v); }, x, y);
 }
 
 void log(const Tensor& x, const Tensor& y, Stream) {
-  floating(
+  map_floats(
       "log", [](auto v) { return math::log(v); }, x, y);
 }
 
 void sqrt(const Tensor& x, const Tensor& y, Stream) {
-  floating(
+  map_floats(
       "sqrt", [](auto v) { return std::sqrt(v); }, x, y);
 }
 
 void rsqrt(const Tensor& x, const Tensor& y, Stream) {
-  floating(
+  map_floats(
       "rsqrt", [](auto v) { return 1 / std::sqrt(v); }, x, y);
 }
 
 void reciprocal(const Tensor& x, const Tensor& y, Stream) {
-  floating(
+  map_floats(
       "reciprocal", [](auto v) { return 1 / v; }, x, y);
 }
 
@@ -98,28 +88,28 @@ void clamp(const Tensor& x, const Tensor& y, double low, double high, Stream) {
 
 void abs_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, Stream) {
   const auto f = []<class W>(W v, W d) { return v > 0 ? d : v < 0 ? -d : W(0); };
-  backward("abs_backward", f, x, dy, dx);
+  map_floats("abs_backward", f, x, dy, dx);
 }
 
 void sqrt_backward(const Tensor& y, const Tensor& dy, const Tensor& dx, Stream) {
-  backward(
+  map_floats(
       "sqrt_backward", [](auto v, auto d) { return d / (2 * v); }, y, dy, dx);
 }
 
 void rsqrt_backward(const Tensor& y, const Tensor& dy, const Tensor& dx, Stream) {
   const auto f = []<class W>(W v, W d) { return W(-0.5) * d * v * v * v; };
-  backward("rsqrt_backward", f, y, dy, dx);
+  map_floats("rsqrt_backward", f, y, dy, dx);
 }
 
 void reciprocal_backward(const Tensor& y, const Tensor& dy, const Tensor& dx, Stream) {
-  backward(
+  map_floats(
       "reciprocal_backward", [](auto v, auto d) { return -d * v * v; }, y, dy, dx);
 }
 
 void clamp_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, double low, double high,
                     Stream) {
   const auto f = [=]<class W>(W v, W d) { return v >= W(low) && v <= W(high) ? d : W(0); };
-  backward("clamp_backward", f, x, dy, dx);
+  map_floats("clamp_backward", f, x, dy, dx);
 }
 
 }  // namespace bs::cpu

@@ -178,8 +178,8 @@ void sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v, const L
     const WarpgroupForward kernel =
         warpgroup_forward_for(queries, keys, values, grid.layout, out, warpgroups.traits());
     if (kernel.dim > 0)
-      said =
-          launch_warpgroup_forward(kernel, queries, keys, values, grid, out, lse, options, stream);
+      said = launch_warpgroup_forward(kernel, queries, keys, values, grid, {out, lse}, options,
+                                      stream);
     const bool sure = !warpgroups.hides(layout.block(), kernel.cols, options) &&
                       !device::attention_is_lazy(kernel.rules);
     if (said.defined() && sure) return;

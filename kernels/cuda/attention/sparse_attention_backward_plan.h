@@ -1,6 +1,7 @@
 #pragma once
 /** @file Which kernels compute the gradients of attention: a pure function of the problem. */
 #include <bs/kernels/cuda/attention/sparse_attention_plan.h>
+#include <bs/lib/integers.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -131,8 +132,8 @@ constexpr AttentionBackwardPlan attention_backward_plan(const AttentionBackwardP
                                       INT32_MAX / std::max<int64_t>(p.head_blocks * p.block, 1));
   const int64_t all = std::max<int64_t>(p.kv_heads, 1);
   const int64_t at_once = p.together ? all : std::clamp<int64_t>(most_heads, 1, all);
-  const int64_t launches = (p.kv_heads + at_once - 1) / at_once;
-  plan.heads = launches == 0 ? 0 : (p.kv_heads + launches - 1) / launches;
+  const int64_t launches = ceil_div(p.kv_heads, at_once);
+  plan.heads = launches == 0 ? 0 : ceil_div(p.kv_heads, launches);
   plan.warpgroup = plan.key_stages >= least && plan.query_stages > 1 &&
                    p.head_blocks * p.block <= INT32_MAX && head_bytes <= 4 * attention_values_bytes;
   return plan;

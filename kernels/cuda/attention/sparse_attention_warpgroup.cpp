@@ -196,9 +196,10 @@ WarpgroupForward warpgroup_forward_for(const Tensor& q, const Tensor& k, const T
 }
 
 Tensor launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q, const Tensor& k,
-                                const Tensor& v, const AttentionGrid& grid, const Tensor& out,
-                                const Tensor& lse, const SparseAttentionOptions& options,
-                                Stream stream) {
+                                const Tensor& v, const AttentionGrid& grid,
+                                const SparseAttentionResult& to,
+                                const SparseAttentionOptions& options, Stream stream) {
+  const auto& [out, lse] = to;
   static auto* const family = new jit::KernelFamily<WarpgroupForward>;
   const detail::AttentionBand band = detail::attention_band(options);
   const AttentionReach reach{static_cast<int>(band.first), static_cast<int>(band.last)};

@@ -40,8 +40,8 @@ WarpgroupForward warpgroup_forward_for(const Tensor& q, const Tensor& k, const T
  *  @return an i32 on the device that is not zero where a result is not finite: then the values of
  *  keys that are hidden inside a tile may have reached it, or scores leapt too far */
 Tensor launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q, const Tensor& k,
-                                const Tensor& v, const AttentionGrid& grid, const Tensor& out,
-                                const Tensor& lse, const SparseAttentionOptions& options,
-                                Stream stream);
+                                const Tensor& v, const AttentionGrid& grid,
+                                const SparseAttentionResult& to,
+                                const SparseAttentionOptions& options, Stream stream);
 
 }  // namespace bs::cuda

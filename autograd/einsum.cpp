@@ -145,8 +145,8 @@ Variable in_order(const Named& v, const std::string& letters) {
   return permute(v.x, axes);
 }
 
-/// The product of two as one batched matmul: letters in both that are needed later are its batch,
-/// those in both that are not are summed over.
+/// The product of two as one batched matmul. Letters in both that are needed later are its batch.
+/// Those in both that are not are summed over.
 Named product(const Named& a, const Named& b, const std::string& wanted) {
   std::string batch, inner, left, right;
   for (const char c : a.letters) {

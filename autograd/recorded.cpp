@@ -23,8 +23,8 @@ Variable record_product(const char* name, const Variable& a, const Variable& b, 
                        order);
 }
 
-// The gradient for a is a product of dc and b, whose own gradients are, for dc, the product of that
-// of a and b; and for b the gradient for b. Likewise that for b.
+// The gradient for a is a product of dc and b. Its own gradient for dc is the product of that of a
+// and b, and for b the gradient for b. Likewise that for b.
 VariableGrads product_gradients(const char* name, const Recorded& r, const Variable& dc,
                                 const Tensor& a, const Tensor& b, const ProductForm& form,
                                 GradientOrder order) {

@@ -19,8 +19,8 @@ Shape joined(Shape front, const Shape& back) {
   return front;
 }
 
-/// `t`, whose last `inner` axes are an operand's own, with the axes before them spread over `lead`
-/// and made one: by stride, or by a copy where no one stride steps through them.
+/// `t`, whose last `inner` axes are an operand's own, the axes before them spread over `lead` and
+/// made one. It is a view, or a copy where no one stride steps through them.
 Tensor batched(const Tensor& t, const Shape& lead, int inner) {
   const Shape own = t.shape().slice(t.rank() - inner, t.rank());
   Tensor x = t.expand(joined(lead, own));

@@ -75,8 +75,8 @@ Strides repeated(const Shape& own, const Strides& strides, const Shape& full) {
   return out;
 }
 
-/// The axes of a product divided into those that the result has and those that it is summed over,
-/// each with extent 1 in the place of the other's.
+/// The axes of a product: those that the result has, and those that it is summed over. Each has an
+/// extent of 1 in the place of the other's.
 struct Axes {
   Shape kept, summed;
 };
@@ -263,8 +263,8 @@ Tensor dds(const Tensor& a, const SparseTensor& s, Transpose t, const ProductOpt
 
 // Every gradient below is one product. With C = op(A) op(B): d op(A) = dC op(B)^T and
 // d op(B) = op(A)^T dC. Where the gradient of the operand as stored is the transpose of that, the
-// whole line is transposed; and where the sparse factor is on the right, it is brought to the left
-// in the same way.
+// whole line is transposed. Where the sparse factor is on the right, it is brought to the left in
+// the same way.
 
 Tensor sdd_backward_a(const SparseTensor& dc, const Tensor& b, const Shape& a, Transpose t) {
   Tensor da = dense_gradient("sdd_backward_a", a, dc, b);

@@ -59,7 +59,7 @@ std::string multiply_name(const Seen& s) {
 }
 
 /// wgmma and its sums, for each 64 rows of a warpgroup's tile. The sums are registers that ptxas
-/// knows by name, and the C++ compiler only from take() on: it would need three times as long for
+/// knows by name, and the C++ compiler only from take() on. It would need three times as long for
 /// 128 variables that go round a loop. declare() stands where the kernel begins.
 std::string warpgroup_multiply(const Seen& s) {
   const MathInstruction& math = s.d.tile.math;

@@ -146,8 +146,8 @@ Tensor of_run(const Plan& p, DType dtype, Reduced reduced) {
   return y.view(p.shape);
 }
 
-/// A reduction that one of its kind completes where several runs of axes are reduced in turns, each
-/// in place: `reduced` and then `completed` of what it gave, both in the dtype of sums, or bools.
+/// A reduction that one of its kind completes. Several runs of axes are reduced in turns, each in
+/// place: `reduced`, then `completed` of what it gave, both in the dtype of sums, or bools.
 template <class Reduced, class Completed>
 Tensor in_turns(const char* op, const Tensor& x, const Axes& axes, bool keepdim, Reduced reduced,
                 Completed completed) {

@@ -45,7 +45,7 @@ double norm_of(const Values& v) {
   return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0));
 }
 
-/// The weight [in, out] as a sum over all but one factor: its entries are the products of one entry
+/// The weight [in, out] as a sum over all but one factor. Its entries are the products of one entry
 /// [in_i, out_i] of each factor, the first on the fastest axis.
 class Fit {
  public:
@@ -56,7 +56,7 @@ class Fit {
   }
 
   /// Starts each factor at the entries of the weight that lie along its axis from the largest entry
-  /// on: exact for a product, and never orthogonal to the solution there.
+  /// on. That is exact for a product, and never orthogonal to the solution there.
   void start() {
     const auto largest =
         std::ranges::max_element(weight_, {}, [](double v) { return std::abs(v); });

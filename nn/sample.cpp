@@ -86,7 +86,7 @@ class Reader {
 
  private:
   /// The context moves on, and what was read has other places then. The input is always as long as
-  /// the context: a pattern may be another one for another length, and this is the one that was
+  /// the context. A pattern may be another one for another length, and this is the one that was
   /// learnt.
   Tensor anew(const Sequences& tokens, int64_t length) const {
     const Variable logits = model_.forward(input(tokens, length - context_, length, context_));

@@ -9,8 +9,8 @@ namespace bs::cpu {
 
 namespace {
 
-// A step needs no memory, which could fail to be there when other parameters have been stepped:
-// columns are summed by strips, and a parameter's squares by lots, in an order that the shape sets.
+// A step needs no memory, which could fail to be there when other parameters have been stepped.
+// Columns are summed by strips, a parameter's squares by lots, in an order that the shape sets.
 
 constexpr int64_t strip = 128;  ///< columns that are summed together
 

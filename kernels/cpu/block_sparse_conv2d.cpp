@@ -27,8 +27,8 @@ W* pack_blocks(const SparseTensor& weight, bool forward) {
   return packed;
 }
 
-/// A pass over the blocks there are: what ConvGather's pixels see is packed for some units of the
-/// depth, each of which some block needs; each block of channels of the result then is one chain of
+/// A pass over the blocks there are. What ConvGather's pixels see is packed for some units of the
+/// depth, each of which some block needs. Then each block of channels of the result is one chain of
 /// products with those units that it has blocks for.
 template <class W, class T>
 class SparseGather {
@@ -152,7 +152,7 @@ void run_sparse_gather(const ConvGather& g, const std::vector<ConvPhaseBlocks>& 
   });
 }
 
-/// The blocks of a phase by their place in it; `lines(out, add)` calls add(tap, in, number) for a
+/// The blocks of a phase by their place in it. `lines(out, add)` calls add(tap, in, number) for a
 /// block of the result's channels, in ascending order of (tap, in).
 template <class Lines>
 ConvPhaseBlocks phase_blocks(int64_t taps, int64_t ins, int64_t outs, const Lines& lines) {

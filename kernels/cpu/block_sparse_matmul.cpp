@@ -36,9 +36,9 @@ void finish(EpilogueRows<W>& rows, EpilogueReductions<W>& reductions, const W* s
     }
 }
 
-/// A dsd in independent tasks: every matrix of the batch is cut into strips of columns and, where
+/// A dsd in independent tasks. Every matrix of the batch is cut into strips of columns and, where
 /// these are too few for the team, into runs of block rows. A task packs its strip of B, which then
-/// stays in the cache while the blocks stream past it; a block row is one chain of products, summed
+/// stays in the cache while the blocks stream past it. A block row is one chain of products, summed
 /// in registers. E is what panels hold.
 template <class T, class E>
 class Dsd {
@@ -179,8 +179,8 @@ class Dsd {
   EpilogueReductions<W> reductions_;
 };
 
-/// One head of one S of an sdd, computed by a team: for each step of the depth, over all products
-/// of the sum, A and B are packed together, and then blocks are taken one by one. E is what panels
+/// One head of one S of an sdd, computed by a team. For each step of the depth, over all products
+/// of the sum, A and B are packed together. Then blocks are taken one by one. E is what panels
 /// hold.
 template <class T, class E>
 class Sdd {

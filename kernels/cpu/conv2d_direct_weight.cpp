@@ -19,8 +19,8 @@ constexpr int64_t lanes_of = Tile<W>::lanes;
 template <class W>
 using Vector [[gnu::vector_size(vector_bytes), gnu::aligned(alignof(W)), gnu::may_alias]] = W;
 
-/// Channels of x and of dy go in planes of a few each, whose pixels follow each other in memory:
-/// what a tap reads then fills whole lines of the cache.
+/// Channels of x and of dy go in planes of a few each, whose pixels follow each other in memory.
+/// What a tap reads then fills whole lines of the cache.
 struct Planes {
   int64_t in, out;  ///< channels of a plane of x, of a whole one of dy
 
@@ -31,8 +31,8 @@ struct Planes {
   }
 };
 
-/// How the pixels of all images are cut: into units of a strip of one image, or of several small
-/// images, and these into pieces that the nearest cache holds.
+/// How the pixels of all images are cut. A unit is a strip of one image, or several small images.
+/// Units are cut into pieces that the nearest cache holds.
 struct GradientCut {
   int64_t images;         ///< of a unit
   int64_t strips, units;  ///< of an image or a few, of all of them

@@ -55,7 +55,7 @@ void pack_weight_panel(const ConvGather& g, const T* weight, const ConvWeight& a
   }
 }
 
-/// The weights of all groups as right operands, one behind the other; a row is a channel of the
+/// The weights of all groups as right operands, one behind the other. A row is a channel of the
 /// source at a tap, a column a channel of the result.
 template <class W, class T>
 W* pack_weights(const ConvGather& g, const Tensor& weight, const ConvWeight& at, int64_t depth,

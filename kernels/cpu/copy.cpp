@@ -150,8 +150,8 @@ void turn_whole(const TileSteps& step, const T* from, T* to) {
     }
 }
 
-/// Copies a transposed source in square tiles, which are read along its dense axis and written
-/// along the target's: either way alone would use one element of each line of the cache it touches.
+/// Copies a transposed source in square tiles, read along its dense axis and written along the
+/// target's. Either way alone would use one element of each line of the cache that it touches.
 template <class From, class To>
 void copy_tiles(const StridedLoop<2>& loop, int dense, const From* from, To* to) {
   StridedLoop<2> planes = loop;

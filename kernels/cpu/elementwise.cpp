@@ -302,7 +302,7 @@ bool lies_across(const Tensor& x, const Tensor& y) {
 
 void run(const Loops& loops, const void* f, const Tensor& y, std::span<const Operand> x,
          std::span<const DType> types) {
-  // An input that lies across is copied first, in tiles: read where it lies, it would use one
+  // An input that lies across is copied first, in tiles. Read where it lies, it would use one
   // element of each line of the cache that it touches.
   std::vector<Operand> inputs(x.begin(), x.end());
   for (Operand& input : inputs) {

@@ -87,8 +87,8 @@ void row_product(const Problem<T, In, Out>& p, int64_t first, int64_t last) {
   }
 }
 
-/// How one product is cut: chunks of C whose operands are packed together, tiles of a chunk that
-/// threads take one by one, steps of the depth. The depth steps depend on k alone. E is what panels
+/// How one product is cut. Operands of a chunk of C are packed together. Threads take its tiles one
+/// by one, in steps of the depth. The depth steps depend on k alone. E is what panels
 /// hold.
 template <class E>
 struct Plan {

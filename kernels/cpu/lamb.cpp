@@ -72,7 +72,7 @@ void step_weights(const Rows<T>& rows, const LambStep<Wide<T>>& step, Wide<T> le
 }
 
 /// One step of a parameter. Its sums need no memory, which could fail to be there when other
-/// parameters have been stepped: pieces are summed by the lot, always in their order.
+/// parameters have been stepped. Pieces are summed by the lot, always in their order.
 template <class T>
 void step_parameter(const LambParameter& p, const LambStep<Wide<T>>& step, Wide<T> clip) {
   constexpr int64_t lot = 1024;

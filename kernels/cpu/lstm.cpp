@@ -45,8 +45,8 @@ void blend(const Keep<W>& keep, int64_t first, int64_t n, const W* before, W* x)
   }
 }
 
-/// One direction. W is the type of sums; where T is another, gates, h and outputs of a step are
-/// computed in buffers of W, of which the hidden state has two, the state before and after.
+/// One direction. W is the type of sums. Where T is another, gates, h and outputs of a step are
+/// computed in buffers of W. The hidden state has two, the state before and after.
 template <class T>
 class Forward {
  public:

@@ -125,7 +125,7 @@ int32_t first_inside(const PoolWindows& o, int64_t p, int64_t column) {
   return static_cast<int32_t>(r * o.kernel.w + s);
 }
 
-/// Windows [at, at + vector) of row p over a plane, whose columns are `step` apart: of a constant
+/// Windows [at, at + vector) of row p over a plane, whose columns are `step` apart. Of a constant
 /// number and, where it is 1 or 2, a constant step, they stay in registers.
 template <class W, class Step>
 void pool_vector(const PoolWindows& o, const PaddedRows<W>& rows, int64_t h, int64_t p, int64_t at,

@@ -49,7 +49,7 @@ inline void prefetch(const T* a, int64_t k, int64_t lane, int64_t step) {
 }
 
 /// R rows times V vectors of C, summed over the whole chain in registers. `Unit`: the rows of A
-/// are adjacent, so that one pointer reaches all of a panel, the first S of them of one panel and
+/// are adjacent, so that one pointer reaches all of a panel. The first S of them are of one panel,
 /// the others of the next.
 template <class T, int Bytes, int V, int R, bool Unit, int S = R>
 void tile(const Chain<T>& chain, int64_t a_at, int64_t b_at, PanelSum<T> beta, PanelSum<T>* c,

@@ -6,8 +6,8 @@ namespace bs::cpu {
 
 namespace {
 
-// What a choice is made of is computed before it: g++ makes a branch of a product by a captured
-// number on one side, and then no vectors.
+// What a choice is made of is computed before it. Of a product by a captured number on one side
+// g++ makes a branch, and then no vectors.
 
 /// tanh(log(1 + e^x)) = (p^2 - 1) / (p^2 + 1) with p = 1 + e^x, in terms of e^-|x|.
 template <class W>

@@ -18,7 +18,7 @@ namespace bs::cpu {
 
 namespace {
 
-// What is combined, and in which order, depends on the shape alone: runs are cut into chunks of
+// What is combined, and in which order, depends on the shape alone. Runs are cut into chunks of
 // fixed length, and the chunks' results are combined in order.
 
 /// Columns of a task.

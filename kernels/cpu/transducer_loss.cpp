@@ -137,7 +137,7 @@ void read_frame(const T* logits, int64_t classes, const Utterance& one, int64_t 
   }
 }
 
-/// The gradient of one row's loss by its logits x, whose softmax is exp(x - lse): `emit` and
+/// The gradient of one row's loss by its logits x, whose softmax is exp(x - lse). `emit` and
 /// `step` are what the logits of the label and of the blank weigh in it.
 template <class W>
 struct RowGradient {

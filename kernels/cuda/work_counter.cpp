@@ -12,7 +12,7 @@ namespace bs::cuda {
 
 namespace {
 
-/// Of a stream. Words come round as soon as the ring is through, which is safe: launches of a
+/// Of a stream. Words come round as soon as the ring is through. That is safe: launches of a
 /// stream follow each other, and each leaves its words zero.
 struct Ring {
   static constexpr unsigned size = 4 * WorkCounter::most;

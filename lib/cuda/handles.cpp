@@ -56,7 +56,7 @@ cublasHandle_t cublas_handle(Stream stream) {
     const RelaxedCapture relaxed;  // it takes memory
     BS_CUBLAS_CHECK(cublas().create(&handle));
     // The default keeps f32 in f32, TF32 being asked for explicitly, and lets 16-bit types use the
-    // tensor cores; partial sums of theirs must not be rounded to 16 bits on the way.
+    // tensor cores. Partial sums of theirs must not be rounded to 16 bits on the way.
     constexpr unsigned mode =
         unsigned{CUBLAS_DEFAULT_MATH} | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
     BS_CUBLAS_CHECK(cublas().set_math_mode(handle, static_cast<cublasMath_t>(mode)));

@@ -58,8 +58,8 @@ class Library {
   void* handle_ = nullptr;
 };
 
-/// NVRTC opens a library of its own by its name alone, which the loader finds where it has been
-/// opened before: from the folder of NVRTC here. Where that fails NVRTC looks, and tells, itself.
+/// NVRTC opens a library of its own by its name alone. The loader finds it where it has been
+/// opened before, from the folder of NVRTC here. Where that fails NVRTC looks, and tells, itself.
 void load_builtins(const Nvrtc& f) {
   int major = 0, minor = 0;
   Dl_info info{};

@@ -246,8 +246,8 @@ int64_t most_values(const Backward& b, const AttentionBackwardPlan& plan) {
   return values;
 }
 
-/// What the copy engine reads and writes: q, dout, k, v; k of which padding is not shown; dk, dv,
-/// dq; and in boxes of 64 rows q, dout and that k.
+/// What the copy engine reads and writes: q, dout, k, v, k of which padding is not shown, dk, dv,
+/// dq. In boxes of 64 rows there are q, dout and that k too.
 using Maps = std::array<DenseMap, 11>;
 Maps maps_of(const Backward& b, const Tensor& shown, int side, int key_rows) {
   return {rows_map(b.q, side),          rows_map(b.dout, side),       rows_map(b.k, key_rows),

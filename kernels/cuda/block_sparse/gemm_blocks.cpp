@@ -22,7 +22,7 @@ GemmDescription describe(const GemmBlocksKernel& k) {
   return d;
 }
 
-/// All values in lines of 128 bytes, or of a row of a larger block, in boxes of what 16 rows of the
+/// All values in lines of 128 bytes, or of a row of a larger block. Boxes have what 16 rows of the
 /// product have of a block.
 DenseMap map_of(const Tensor& values, int block) {
   const int width = std::max(block, line);

@@ -49,8 +49,8 @@ TensorMapElement map_element(Element e) {
   }
 }
 
-/// Boxes of `side` of one operand by 128 bytes of depth, or, where sides are neighbours, of 128
-/// bytes of sides by as many of the depth.
+/// Boxes of `side` of one operand by 128 bytes of depth. Where sides are neighbours, boxes are of
+/// 128 bytes of sides by as many of the depth.
 TensorMapWords map(const Tensor& t, bool rows, bool depth_last, Element element, int side,
                    TensorMapElement type) {
   const int line = 128 / size_of(element);

@@ -58,8 +58,8 @@ void kron_library_finish(const Tensor& bias, Activation activation, const Tensor
 void kron_library_contract(const Tensor& x, const Tensor& dy, const Tensor& dfactor,
                            Stream stream) {
   if (x.size(3) == 1) return matmul(rows_of(x).transpose(1, 2), rows_of(dy), dfactor, stream);
-  // Products of single rows and their sum move less than a change of the operands' order would;
-  // but in 16 bits each of them would be rounded.
+  // Products of single rows and their sum move less than a change of the operands' order would.
+  // But in 16 bits each of them would be rounded.
   const Shape each = {x.size(0), x.size(1), x.size(2), dy.size(2)};
   const bool fewer = each.product() <= x.numel() + dy.numel();
   if (x.size(1) > 1 && fewer && !is_low_precision(x.dtype())) {

@@ -11,6 +11,7 @@
 #   TOOL  memcheck, racecheck, synccheck, initcheck; all of them
 #
 # Prints a line for each tool, family and pattern of its tests, and fails where one finds an error.
+# Of long sweeps every seventh case is tried (tests/support/sanitized.h).
 # What does not end in time is "cut off": what it did until then was clean. Errors that the library
 # asks for and handles, such as a symbol that a kernel may or may not have, are not reported.
 #
@@ -153,7 +154,7 @@ check() {
   printf '%-10s %-22s %-40s %4d s  %s\n' "$tool" "$name" "$pattern" $((SECONDS - start)) "$verdict"
 }
 export -f check known_races
-export BS_TEST_DEVICE=cuda OMP_NUM_THREADS=2 out seconds folder
+export BS_TEST_SANITIZED=1 BS_TEST_DEVICE=cuda OMP_NUM_THREADS=2 out seconds folder
 # shellcheck disable=SC2016
 for tool in "${tools[@]}"; do
   for family in "${families[@]}"; do

@@ -99,7 +99,7 @@ double difference(const OpCase& c, const References& inputs, const Reference& dy
 /// reference alone, where sanitizers have nothing to find.
 void check_gradients(const OpCase& c, const References& inputs, const Reference& dy,
                      const References& gradients) {
-  constexpr size_t most = sanitized ? 1 : 64;
+  const size_t most = sanitized ? 1 : 64;
   for (size_t which = 0; which < inputs.size(); ++which) {
     const size_t n = inputs[which].values.size();
     const size_t step = std::max<size_t>(1, n / most);

@@ -21,6 +21,10 @@
 # of one, which is how the warps of attention give slots of their rings back, and how one warpgroup
 # gives the other weights. Sums by index let lanes write their numbers to one place at once, and
 # whichever stays says that there are several. Where a report has no other races, it is "known".
+#
+# initcheck does not see what the copy engine stores (cp.async.bulk to global memory, with a tensor map
+# or without). Attention on wgmma stores its results so. One test gives it memory that nobody filled:
+# there reads of these results alone are "known".
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=build/release/tests wanted=. jobs=$(nproc) seconds=600 out=""
@@ -134,11 +138,18 @@ known_races() {
   ! grep -E '^=+ +(Error|Invalid|Warning|and) ' "$1" | grep -vqE "$writes|$reads"
 }
 
+# Whether all errors are reads of what attention on wgmma has stored by the copy engine.
+known_reads() {
+  grep -qE '^=+ Uninitialized' "$1" || return 1
+  ! grep -E '^=+     at ' "$1" | grep -vqE '::(attention_numbers|copy_vectors_kernel)<'
+}
+
 # check TOOL NAME PROGRAM PATTERN
 check() {
   local tool=$1 name=$2 program=$3 pattern=$4 report status=0 start=$SECONDS verdict
   report=$out/$tool-$name-${pattern//[^a-zA-Z0-9_]/-}.txt
   timeout "$seconds" compute-sanitizer --tool "$tool" --report-api-errors no --error-exitcode 9 \
+    --print-limit 100000 \
     "$folder/$program" -tc="$pattern" > "$report" 2>&1 || status=$?
   case $status in
     0) verdict=clean ;;
@@ -150,10 +161,11 @@ check() {
     "$report"; then
     verdict=ERRORS
     known_races "$report" && verdict=known
+    [ "$name" = attention_columns ] && known_reads "$report" && verdict=known
   fi
   printf '%-10s %-22s %-40s %4d s  %s\n' "$tool" "$name" "$pattern" $((SECONDS - start)) "$verdict"
 }
-export -f check known_races
+export -f check known_races known_reads
 export BS_TEST_SANITIZED=1 BS_TEST_DEVICE=cuda OMP_NUM_THREADS=2 out seconds folder
 # shellcheck disable=SC2016
 for tool in "${tools[@]}"; do

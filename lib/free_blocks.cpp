@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <new>
 
 namespace bs {
@@ -41,6 +42,33 @@ bool FreeBlocks::keep(void* block, size_t size) noexcept {
     return false;
   }
   bytes_ += size;
+  return true;
+}
+
+void* ExactBlocks::take(size_t bytes) noexcept {
+  const auto alike = [bytes](const Block& block) { return block.bytes == bytes; };
+  const auto found = std::find_if(blocks_.rbegin(), blocks_.rend(), alike);
+  if (found == blocks_.rend()) return nullptr;
+  void* const pointer = found->pointer;
+  blocks_.erase(std::next(found).base());
+  bytes_ -= bytes;
+  return pointer;
+}
+
+ExactBlocks::Block ExactBlocks::take_oldest() noexcept {
+  const Block oldest = blocks_.front();
+  blocks_.erase(blocks_.begin());
+  bytes_ -= oldest.bytes;
+  return oldest;
+}
+
+bool ExactBlocks::keep(const Block& block) noexcept {
+  try {
+    blocks_.push_back(block);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  bytes_ += block.bytes;
   return true;
 }
 

@@ -36,4 +36,27 @@ class FreeBlocks {
   size_t bytes_ = 0;
 };
 
+/** @brief Free blocks of any size, each for a request of just as many bytes. Its owner locks it. */
+class ExactBlocks {
+ public:
+  struct Block {
+    void* pointer;
+    size_t bytes;
+  };
+
+  /** @brief The block of `bytes` bytes that came last; null for none. */
+  void* take(size_t bytes) noexcept;
+  /** @brief The block that came first, of those that there are. */
+  Block take_oldest() noexcept;
+  /** @brief @return false where the host has no memory to remember the block in. */
+  bool keep(const Block& block) noexcept;
+  size_t count() const { return blocks_.size(); }
+  /** @brief Bytes of all blocks. */
+  size_t bytes() const { return bytes_; }
+
+ private:
+  std::vector<Block> blocks_;  ///< the oldest first
+  size_t bytes_ = 0;
+};
+
 }  // namespace bs

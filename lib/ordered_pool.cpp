@@ -12,15 +12,12 @@ namespace bs {
 void* OrderedPool::allocate(size_t bytes, Stream stream) {
   // No capture may wait for what other streams do.
   const auto may_wait = [&] { return !Recording::current() && !memory_.captured(stream); };
-  size_t size = bytes;
-  if (is_small(bytes, stream)) {
-    size = FreeBlocks::size_class(bytes);
-    if (!memory_.captured(stream)) {  // a graph has memory of its own
-      const std::lock_guard lock(mutex_);
-      if (void* const kept = small_.take(size)) return kept;
-    }
-  }
+  const bool small = bytes <= most_small && keeping_ == stream;
+  const size_t size = small ? FreeBlocks::size_class(bytes) : bytes;
+  if (void* const kept = take_kept(size, stream)) return kept;
   void* pointer = take(size, stream);
+  // What this stream has freed needs no waiting.
+  if (!pointer && keeping_ == stream && may_wait() && give_kept()) pointer = take(size, stream);
   if (!pointer && may_wait()) {
     trim_to(0);
     pointer = take(size, stream);
@@ -31,6 +28,13 @@ void* OrderedPool::allocate(size_t bytes, Stream stream) {
     throw OutOfMemory(out_of_memory_text(device_, bytes, shares));
   }
   return pointer;
+}
+
+/// A block of the stream's that was kept; null for none. A graph has memory of its own.
+void* OrderedPool::take_kept(size_t size, Stream stream) noexcept {
+  if (keeping_ != stream || memory_.captured(stream)) return nullptr;
+  const std::lock_guard lock(mutex_);
+  return size <= most_small ? small_.take(size) : large_.take(size);
 }
 
 void* OrderedPool::take(size_t bytes, Stream stream) {
@@ -53,31 +57,53 @@ bool OrderedPool::give(void* pointer, Stream stream) noexcept {
   return memory_.give(pointer, stream);
 }
 
-/// Whether it was kept for the stream's next allocations.
-bool OrderedPool::keep(void* pointer, size_t bytes, Stream stream) noexcept {
-  if (!is_small(bytes, stream) || memory_.captured(stream)) return false;
-  const size_t size = FreeBlocks::size_class(bytes);
-  const std::lock_guard lock(mutex_);
-  return small_.bytes() + size <= most_kept && !of_graphs_.contains(pointer) &&
-         small_.keep(pointer, size);
+void OrderedPool::give_back(void* pointer, size_t bytes, Stream stream) noexcept {
+  // If the process ends and the driver is gone, nobody fetches it.
+  if (!give(pointer, stream)) strand({pointer, bytes});
 }
 
-/// Frees what was kept.
-void OrderedPool::give_kept() {
+/// Whether it was kept for the stream's next allocations.
+bool OrderedPool::keep(void* pointer, size_t bytes, Stream stream) noexcept {
+  if (keeping_ != stream || memory_.captured(stream)) return false;
+  const std::lock_guard lock(mutex_);
+  if (of_graphs_.contains(pointer)) return false;
+  if (bytes > most_small)
+    return bytes <= large_bytes_ / part_of_one && large_.keep({pointer, bytes});
+  const size_t size = FreeBlocks::size_class(bytes);
+  return small_.bytes() + size <= most_kept && small_.keep(pointer, size);
+}
+
+/// Gives large blocks back until so many, of so many bytes, are kept; whether there were any.
+bool OrderedPool::give_oldest(size_t count, size_t bytes) noexcept {
+  for (bool any = false;; any = true) {
+    ExactBlocks::Block oldest;
+    {
+      const std::lock_guard lock(mutex_);
+      if (large_.count() <= count && large_.bytes() <= bytes) return any;
+      oldest = large_.take_oldest();
+    }
+    give_back(oldest.pointer, oldest.bytes, *keeping_);
+  }
+}
+
+/// Frees what was kept; whether it was anything.
+bool OrderedPool::give_kept() {
   FreeBlocks kept;
   {
     const std::lock_guard lock(mutex_);
     std::swap(kept, small_);
   }
-  kept.drain([this](void* pointer, size_t size) {
-    if (!give(pointer, *keeping_)) strand({pointer, size});
-  });
+  const bool any = kept.bytes() > 0;
+  kept.drain([this](void* pointer, size_t size) { give_back(pointer, size, *keeping_); });
+  return give_oldest(0, 0) || any;
 }
 
 void OrderedPool::deallocate(void* pointer, size_t bytes, Stream stream) noexcept {
-  if (keep(pointer, bytes, stream)) return;
-  // If the process ends and the driver is gone, nobody fetches it.
-  if (!give(pointer, stream)) strand({pointer, bytes});
+  if (keep(pointer, bytes, stream)) {
+    if (bytes > most_small) give_oldest(most_large, large_bytes_);
+  } else {
+    give_back(pointer, bytes, stream);
+  }
 }
 
 void OrderedPool::strand(const Stranded& memory) noexcept {
@@ -108,7 +134,7 @@ void OrderedPool::reserve(int64_t bytes) {
   if (const int64_t more = bytes - reserved(); more > 0) {
     const Stream stream = memory_.stream();
     const auto size = static_cast<size_t>(more);
-    deallocate(allocate(size, stream), size, stream);
+    give_back(allocate(size, stream), size, stream);  // not kept: it serves requests of any size
   }
   kept_ = bytes;
 }

@@ -39,17 +39,23 @@ class OrderedMemory {
  *  wait for no stream, for that would end the captures of other threads; nor do these while a
  *  thread captures work by this library.
  *
- *  Small blocks that are freed on one stream are kept for what it asks for next: its driver takes
- *  longer to find memory than most operations take of the host's time. */
+ *  Blocks that are freed on one stream are kept for what it asks for next: its driver takes longer
+ *  to find memory than most operations take of the host's time, and a free holds the stream up for
+ *  1.5 us. Small ones serve requests of about their size, large ones of just as many bytes. */
 class OrderedPool final : public MemoryResource {
  public:
   static constexpr size_t most_small = size_t{1} << 20;  ///< bytes of a small block
   static constexpr size_t most_kept = size_t{64} << 20;  ///< bytes of those that are kept
+  static constexpr size_t most_large = 512;              ///< large blocks that are kept
+  /** @brief Of their bytes, what one may have: the driver's time is nothing beside what work on
+   *  larger ones takes. */
+  static constexpr size_t part_of_one = 4;
 
-  /** @param[in] keeping the stream whose small blocks are kept, which is memory's own; none: no
-   *  block is */
-  OrderedPool(Device device, OrderedMemory& memory, std::optional<Stream> keeping = {})
-      : device_(device), memory_(memory), keeping_(keeping) {}
+  /** @param[in] keeping the stream whose blocks are kept, which is memory's own; none: no block is
+   *  @param[in] large_bytes of large blocks that are kept; then the oldest are given back */
+  OrderedPool(Device device, OrderedMemory& memory, std::optional<Stream> keeping = {},
+              size_t large_bytes = 0)
+      : device_(device), memory_(memory), keeping_(keeping), large_bytes_(large_bytes) {}
   void* allocate(size_t bytes, Stream stream) override;
   void deallocate(void* pointer, size_t bytes, Stream stream) noexcept override;
   void trim() override;
@@ -63,12 +69,12 @@ class OrderedPool final : public MemoryResource {
     void* pointer;
     size_t bytes;
   };
-  bool is_small(size_t bytes, Stream stream) const {
-    return bytes <= most_small && keeping_ == stream;
-  }
   void* take(size_t bytes, Stream stream);
+  void* take_kept(size_t size, Stream stream) noexcept;
   bool keep(void* pointer, size_t bytes, Stream stream) noexcept;
-  void give_kept();
+  void give_back(void* pointer, size_t bytes, Stream stream) noexcept;
+  bool give_oldest(size_t count, size_t bytes) noexcept;
+  bool give_kept();
   void trim_to(int64_t keep);
   bool give(void* pointer, Stream stream) noexcept;
   void strand(const Stranded& memory) noexcept;
@@ -78,7 +84,9 @@ class OrderedPool final : public MemoryResource {
   OrderedMemory& memory_;
   const std::optional<Stream> keeping_;
   std::mutex mutex_;
-  FreeBlocks small_;                     ///< kept
+  const size_t large_bytes_;
+  FreeBlocks small_;  ///< kept, as are
+  ExactBlocks large_;
   std::unordered_set<void*> of_graphs_;  ///< taken while their stream was captured
   std::vector<Stranded> stranded_;       ///< freed, but not by their streams
   std::atomic<int64_t> stranded_bytes_ = 0;

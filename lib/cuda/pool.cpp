@@ -87,7 +87,11 @@ class DeviceMemory final : public OrderedMemory {
 
 struct DevicePool {
   explicit DevicePool(Device device)
-      : memory(device), pool(device, memory, default_stream(device)) {}
+      : memory(device),
+        pool(device, memory, default_stream(device),
+             static_cast<size_t>(device_properties(device).memory_bytes / part_of_large)) {}
+  /// Of all memory, what large blocks of other sizes than those asked for may keep.
+  static constexpr int64_t part_of_large = 32;
   DeviceMemory memory;
   OrderedPool pool;
 };

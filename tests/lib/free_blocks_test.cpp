@@ -59,3 +59,25 @@ TEST_CASE("free blocks: all that is kept is handed over once, with its size") {
   CHECK(drained == kept);
   CHECK(blocks.bytes() == 0);
 }
+
+TEST_CASE("exact blocks: one comes back for as many bytes alone, the last first; the oldest go") {
+  ExactBlocks blocks;
+  int one = 0, two = 0, three = 0, other = 0;
+  CHECK(blocks.take(1000) == nullptr);
+  CHECK(blocks.keep({&one, 1000}));
+  CHECK(blocks.keep({&other, 1001}));
+  CHECK(blocks.keep({&two, 1000}));
+  CHECK(blocks.keep({&three, 1000}));
+  CHECK(blocks.count() == 4);
+  CHECK(blocks.bytes() == 4001);
+  CHECK(blocks.take(999) == nullptr);
+  CHECK(blocks.take(1000) == &three);
+  const ExactBlocks::Block oldest = blocks.take_oldest();
+  CHECK(oldest.pointer == &one);
+  CHECK(oldest.bytes == 1000);
+  CHECK(blocks.take(1001) == &other);
+  CHECK(blocks.take(1000) == &two);
+  CHECK(blocks.take(1000) == nullptr);
+  CHECK(blocks.count() == 0);
+  CHECK(blocks.bytes() == 0);
+}

@@ -150,6 +150,38 @@ TEST_CASE("losses of many elements are added up in parts") {
       }
 }
 
+TEST_CASE("kl_div_backward of every dtype: one gradient for all elements, or one each") {
+  for (const DType dtype : {f64, f32, f16, bf16})
+    for (const int64_t n : {1, 7, 64, 4099})
+      for (const bool log_target : {false, true}) {
+        CAPTURE(to_string(dtype));
+        CAPTURE(n);
+        CAPTURE(log_target);
+        const auto drawn = [&](uint64_t seed, double low, double high) {
+          return random_reference({n}, seed, low, high).tensor(dtype, test_device());
+        };
+        const Tensor x = drawn(1, -8, -5), t = log_target ? drawn(2, -2, 0) : drawn(2, 0, 1);
+        const Tensor each =
+            random_reference({n}, 3).tensor(dtype == f64 ? f64 : f32, test_device());
+        const Tensor one = each.slice(0, 0, 1).view({});
+        const Reference target = Reference::of(t), dloss = Reference::of(each);
+        // `by`: what the mean divides by.
+        const auto check = [&](const Tensor& dx, bool shared, double by) {
+          CHECK(dx.dtype() == dtype);
+          Reference actual = Reference::of(dx), expected = target;
+          for (size_t i = 0; i < expected.values.size(); ++i) {
+            actual[i] *= by;
+            expected[i] = -(log_target ? std::exp(target[i]) : target[i]) * dloss[shared ? 0 : i];
+          }
+          check_close("kl_div_backward", actual, expected, 4 * epsilon(dtype));
+        };
+        check(kl_div_backward(x, t, each, Reduction::none, log_target), false, 1);
+        check(kl_div_backward(x, t, one, Reduction::sum, log_target), true, 1);
+        check(kl_div_backward(x, t, one, Reduction::mean, log_target), true,
+              static_cast<double>(n));
+      }
+}
+
 TEST_CASE("losses at the ends of their domain") {
   const float inf = std::numeric_limits<float>::infinity();
   const float nan = std::numeric_limits<float>::quiet_NaN();

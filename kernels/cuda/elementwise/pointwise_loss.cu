@@ -5,6 +5,8 @@
 #include <bs/kernels/cuda/elementwise/elementary.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 
+#include <algorithm>
+
 namespace bs::cuda {
 
 namespace {
@@ -108,6 +110,14 @@ struct DivergenceSlope {
     return -Divergence<log_target>::template probability<T>(t) * (dy * scale);
   }
 };
+/// The same of a reduced loss, whose elements share one gradient. As an operand it would make the
+/// vectors of 16-bit elements as short as those of its own type are.
+template <bool log_target, class T>
+struct SharedDivergenceSlope {
+  DivergenceSlope<log_target, T> slope;
+  const wide<T>* dy;
+  __device__ wide<T> operator()(wide<T> t) const { return slope(t, __ldg(dy)); }
+};
 
 constexpr int sum_threads = 256;
 
@@ -174,6 +184,20 @@ void backward(const char* op, F f, const Tensor& x, const Tensor& t, const Tenso
   });
 }
 
+template <bool log_target>
+void divergence_backward(const Tensor& t, const Tensor& dy, const Tensor& dx, double scale,
+                         Stream stream) {
+  const char* op = "kl_div_backward";
+  const bool shared = std::ranges::all_of(dy.strides(), [](int64_t step) { return step == 0; });
+  visit_floating(op, dx.dtype(), [&]<class T>(Type<T>) {
+    using D = device_type<T>;
+    using W = wide<D>;
+    const DivergenceSlope<log_target, D> slope{static_cast<W>(scale)};
+    if (!shared) return map<T, T, W>(op, slope, dx, stream, t, dy);
+    map<T, T>(op, SharedDivergenceSlope<log_target, D>{slope, pointer<W>(dy)}, dx, stream, t);
+  });
+}
+
 }  // namespace
 
 void mse_loss(const Tensor& x, const Tensor& t, const Losses& to, Stream stream) {
@@ -230,14 +254,8 @@ void kl_div(const Tensor& x, const Tensor& t, const Losses& to, bool log_target,
 
 void kl_div_backward(const Tensor&, const Tensor& t, const Tensor& dy, const Tensor& dx,
                      bool log_target, double scale, Stream stream) {
-  const char* op = "kl_div_backward";
-  visit_floating(op, dx.dtype(), [&]<class T>(Type<T>) {
-    using D = device_type<T>;
-    using W = wide<D>;
-    const auto by = static_cast<W>(scale);
-    if (log_target) return map<T, T, W>(op, DivergenceSlope<true, D>{by}, dx, stream, t, dy);
-    map<T, T, W>(op, DivergenceSlope<false, D>{by}, dx, stream, t, dy);
-  });
+  if (log_target) return divergence_backward<true>(t, dy, dx, scale, stream);
+  divergence_backward<false>(t, dy, dx, scale, stream);
 }
 
 }  // namespace bs::cuda

@@ -53,8 +53,8 @@ Tensor kl_div_backward(const Tensor& x, const Tensor& t, const Tensor& dloss, Re
                        bool log_target);
 /** @} */
 
-/// Where losses go: each to y, of x's shape. Or where `part` is not 0 the sum of each so many
-/// neighbours, times scale, to y [parts].
+/// Where losses go: each to y, of x's shape. Or where `part` is not 0 sums of them, one for each so
+/// many, times scale, to y [parts]; which losses a sum is of is up to the backend.
 struct Losses {
   Tensor y;
   int64_t part = 0;

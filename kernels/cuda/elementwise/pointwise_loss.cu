@@ -121,30 +121,31 @@ struct SharedDivergenceSlope {
 
 constexpr int sum_threads = 256;
 
-/// The sum of a part of the losses a block; a thread has eight loads under way.
+/// The sum of a part of the losses a block; a thread has eight loads under way. Blocks take what
+/// lies side by side in turns. Where each had a stretch of its own, all of them read as far from
+/// the beginning of one, which took up to 7 % longer, as x and t happened to lie.
 template <class T, int N, class F>
 __global__ void __launch_bounds__(sum_threads)
-    sum_losses_kernel(const F f, const T* x, const T* t, wide<T>* sums, int64_t n, int64_t part,
-                      wide<T> scale) {
+    sum_losses_kernel(const F f, const T* x, const T* t, wide<T>* sums, int64_t n, wide<T> scale) {
   using W = wide<T>;
   using Raw = device::Raw<T, N>;
   constexpr int U = 4;
-  const int64_t first = blockIdx.x * part, count = min(part, n - first);
-  const auto packs = static_cast<unsigned>(count / N);
-  const auto* from_x = reinterpret_cast<const Raw*>(x + first);
-  const auto* from_t = reinterpret_cast<const Raw*>(t + first);
+  const int64_t packs = n / N, step = int64_t{gridDim.x} * (U * sum_threads);
   W sum = 0;
-  for (unsigned p = threadIdx.x; p < packs; p += U * sum_threads) {
+  for (int64_t p = blockIdx.x * (U * sum_threads) + threadIdx.x; p < packs; p += step) {
+    const auto* from_x = reinterpret_cast<const Raw*>(x) + p;
+    const auto* from_t = reinterpret_cast<const Raw*>(t) + p;
+    const auto left = static_cast<unsigned>(min(packs - p, int64_t{U * sum_threads}));
     Raw a[U], b[U];
 #pragma unroll
     for (int u = 0; u < U; ++u) {
-      if (p + u * sum_threads >= packs) continue;
-      a[u] = from_x[p + u * sum_threads];
-      b[u] = from_t[p + u * sum_threads];
+      if (u * sum_threads >= left) continue;
+      a[u] = from_x[u * sum_threads];
+      b[u] = from_t[u * sum_threads];
     }
 #pragma unroll
     for (int u = 0; u < U; ++u) {
-      if (p + u * sum_threads >= packs) continue;
+      if (u * sum_threads >= left) continue;
       W v[N], w[N];
       device::widen_pack<T, N>(a[u], v);
       device::widen_pack<T, N>(b[u], w);
@@ -152,8 +153,8 @@ __global__ void __launch_bounds__(sum_threads)
       for (int k = 0; k < N; ++k) sum += f(v[k], w[k]);
     }
   }
-  for (int64_t i = int64_t{packs} * N + threadIdx.x; i < count; i += sum_threads)
-    sum += f(device::widen(x[first + i]), device::widen(t[first + i]));
+  if (const int64_t i = packs * N + threadIdx.x; blockIdx.x == 0 && i < n)
+    sum += f(device::widen(x[i]), device::widen(t[i]));
   sum = device::block_reduce(sum, device::Sum{}, W(0));
   if (threadIdx.x == 0) sums[blockIdx.x] = sum * scale;
 }
@@ -167,7 +168,7 @@ void forward(const char* op, F f, const Tensor& x, const Tensor& t, const Losses
     if (to.part == 0) return map<W, T, T>(op, Value<F, D>{f}, to.y, stream, x, t);
     visit_pack<T>(aligned16(x, t), to.part, [&]<int N>(std::integral_constant<int, N>) {
       sum_losses_kernel<D, N><<<grid_of(op, to.y.numel()), sum_threads, 0, native(stream)>>>(
-          Value<F, D>{f}, pointer<T>(x), pointer<T>(t), pointer<W>(to.y), x.numel(), to.part,
+          Value<F, D>{f}, pointer<T>(x), pointer<T>(t), pointer<W>(to.y), x.numel(),
           static_cast<W>(to.scale));
       BS_CUDA_CHECK_LAUNCH(op);
     });

@@ -207,6 +207,47 @@ TEST_CASE("batch_norm by statistics of either dtype, and of nothing") {
     CHECK(std::abs(Reference::of(none.rstd)[c] * std::sqrt(v[c] + 1e-5) - 1) <= 4 * epsilon(f32));
 }
 
+TEST_CASE("batch_norm of channels-last rows, wherever its weights begin") {
+  for (const DType dtype : {f64, f32, f16, bf16})
+    for (const int64_t channels : {8, 24, 264})
+      for (const bool fused : {false, true}) {
+        CAPTURE(to_string(dtype));
+        CAPTURE(channels);
+        CAPTURE(fused);
+        const auto drawn = [&](const Shape& shape, uint64_t seed) {
+          return on_device(random_reference(shape, seed), dtype);
+        };
+        const auto images = [&](uint64_t seed) {
+          return channels_last(drawn({3, channels, 5, 7}, seed));
+        };
+        const Tensor x = images(1), residual = fused ? images(2) : Tensor();
+        const Tensor weights = drawn({channels + 1}, 3), biases = drawn({channels + 1}, 4);
+        const auto at = [&](const Tensor& t, int64_t first) {
+          return t.slice(0, first, first + channels);
+        };
+        const Tensor weight = at(weights, 0), bias = at(biases, 0);
+        const BatchNormOptions options{.relu = fused};
+        const Tensor y = batch_norm(x, weight, bias, {}, options, residual).y;
+        References in = {Reference::of(x), Reference::of(weight), Reference::of(bias)};
+        if (fused) in.push_back(Reference::of(residual));
+        check_close("batch_norm", Reference::of(y), normalised(in, 1e-5, fused),
+                    16 * epsilon(dtype));
+        // In the dtype that they are computed in, and where no vector begins.
+        const DType wide = dtype == f64 ? f64 : f32;
+        CHECK(same_bits(
+            y, batch_norm(x, cast(weight, wide), cast(bias, wide), {}, options, residual).y));
+        copy(clone(weight), at(weights, 1));
+        copy(clone(bias), at(biases, 1));
+        const Tensor shifted =
+            batch_norm(x, at(weights, 1), at(biases, 1), {}, options, residual).y;
+        CHECK(same_bits(y, shifted));
+        const Tensor none = batch_norm(x, {}, {}, {}, options, residual).y;
+        const Tensor ones = full({channels}, 1, wide, test_device());
+        const Tensor zeros = full({channels}, 0, wide, test_device());
+        CHECK(same_bits(none, batch_norm(x, ones, zeros, {}, options, residual).y));
+      }
+}
+
 TEST_CASE("batch_norm gives gradients of its weights' dtypes") {
   const Tensor x = on_device(random_reference({2, 8, 3, 3}, 1), f16);
   const Tensor dy = on_device(random_reference({2, 8, 3, 3}, 2), f16);

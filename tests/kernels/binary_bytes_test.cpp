@@ -62,6 +62,31 @@ TEST_CASE("binary: every byte beside numbers, also those that are no bytes, and 
   check(pow(bytes, flip(bytes, {0})), [&](int64_t i) { return power(i, 255 - i); });
 }
 
+TEST_CASE("binary: products of all pairs of bytes, and of any number of bytes, wherever they lie") {
+  const Tensor all = cast(arange(256, i64), u8).to(test_device());
+  const Tensor rows = clone(all.view({256, 1}).expand({256, 256}));
+  const Tensor columns = clone(all.view({1, 256}).expand({256, 256}));
+  const auto check = [](const Tensor& a, const Tensor& b) {
+    const Reference y = Reference::of(mul(a, b)), x = Reference::of(a), z = Reference::of(b);
+    size_t wrong = 0;
+    for (size_t i = 0; i < y.values.size(); ++i)
+      wrong += y[i] != static_cast<uint8_t>(static_cast<int>(x[i]) * static_cast<int>(z[i]));
+    CHECK(wrong == 0);
+  };
+  check(rows, columns);
+  check(rows.transpose(0, 1), columns);
+  check(all.view({1, 256}).expand({256, 256}), columns);
+  check(rows.slice(1, 0, 256, 2), columns.slice(1, 0, 128));
+  const Tensor a = rows.view({65536}), b = columns.view({65536});
+  for (const int64_t n : {0, 1, 3, 4, 5, 16, 20, 63, 2051, 65532})
+    for (const int64_t first : {0, 1, 4}) {
+      CAPTURE(n);
+      CAPTURE(first);
+      const int64_t end = std::min<int64_t>(first + n, 65536);
+      check(a.slice(0, 65536 - end, 65536 - first), b.slice(0, first, end));
+    }
+}
+
 TEST_CASE("binary: bytes make no wide copy of themselves") {
   const int64_t n = int64_t{1} << 20;
   const auto check = [&](const auto& operation) {

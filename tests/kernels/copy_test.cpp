@@ -58,6 +58,23 @@ TEST_CASE("copies of views of four axes, in every order") {
     }
 }
 
+TEST_CASE("copies of views of five axes, and of rows that repeat") {
+  for (const DType dtype : {u8, bf16, f32, f64}) {
+    const Tensor x = numbers({2, 3, 2, 3, 16}).tensor(dtype, test_device());
+    for (const Dims& axes : {Dims{3, 1, 0, 2, 4}, Dims{2, 0, 3, 1, 4}, Dims{1, 0, 2, 3, 4}})
+      check_equal(clone(x.permute(axes)), x.permute(axes));
+    for (const Shape& shape : {Shape{1, 3, 16}, Shape{3, 1, 16}, Shape{5, 3, 1, 16}}) {
+      const Tensor rows = numbers(shape).tensor(dtype, test_device());
+      Shape wide = shape;
+      for (int axis = 0; axis < wide.rank(); ++axis) wide[axis] = wide[axis] == 1 ? 4 : wide[axis];
+      check_equal(clone(rows.expand(wide)), rows.expand(wide));
+    }
+  }
+  // So many elements that the copies of a stretch are written one after the other.
+  const Tensor many = numbers({1, 1025, 2048}).tensor(bf16, test_device());
+  check_equal(clone(many.expand({3, 1025, 2048})), many.expand({3, 1025, 2048}));
+}
+
 TEST_CASE("matrices are turned, whatever lines they have") {
   for (const DType dtype : {f16, bf16, f32, i32})
     for (const Shape& shape : {Shape{64, 64}, Shape{2, 16, 24}, Shape{72, 200}, Shape{3, 136, 8},
@@ -91,9 +108,11 @@ TEST_CASE("matrices are turned, whatever lines they have") {
 
 TEST_CASE("every second element, of lines that are whole vectors and others") {
   for (const DType dtype : every_dtype)
-    for (const Shape& shape : {Shape{640}, Shape{3, 128}, Shape{2, 5, 64}, Shape{4, 66}}) {
+    for (const Shape& shape : {Shape{640}, Shape{3, 128}, Shape{2, 5, 64}, Shape{4, 66},
+                               Shape{3, 24}, Shape{20008}, Shape{2, 8200}}) {
       const Tensor x = numbers(shape).tensor(dtype, Device::cpu()), moved = x.to(test_device());
-      for (const int64_t cut : {0, 1, 2, 32, 33}) {
+      for (const int64_t cut : {0, 1, 2, 16, 32, 33}) {
+        if (cut >= shape[-1]) continue;
         const auto seconds = [&](const Tensor& t) { return t.slice(-1, cut, shape[-1], 2); };
         check_equal(clone(seconds(moved)).to(Device::cpu()), seconds(x));
       }

@@ -67,6 +67,21 @@ TEST_CASE("index_select of rows of every width, in units of every size") {
         }
 }
 
+TEST_CASE("index_select of many short rows") {
+  const std::vector<int64_t> indices = random_indices(1500, 300);
+  for (const DType dtype : {u8, bf16, f32, f64})
+    for (const int64_t width : {2, 3, 5, 6, 7}) {
+      Reference x({300, width});
+      for (size_t i = 0; i < x.values.size(); ++i) x[i] = static_cast<double>(i % 251);
+      const Reference expected = selected(x, 0, indices);
+      CAPTURE(width);
+      for (const DType of_indices : {i32, i64})
+        REQUIRE(Reference::of(index_select(x.tensor(dtype, test_device()), 0,
+                                           indices_of(indices, of_indices)))
+                    .values == expected.values);
+    }
+}
+
 TEST_CASE("index_select") {
   const auto check = [](const Shape& shape, int axis, const std::vector<int64_t>& indices,
                         DType index_dtype) {
@@ -282,6 +297,9 @@ TEST_CASE("index_select of an index outside throws on the CPU and gives NaN on C
     CHECK(std::isnan(y[3]));
   }
   CHECK(Reference::of(select(i32, -1)).values == std::vector<double>{1, 1, 0, 0});
+  const Tensor rows = ones({4, 3}, bf16, test_device());
+  const Reference y = Reference::of(index_select(rows, 0, indices_of({3, 4, -1, 0})));
+  for (size_t i = 0; i < 12; ++i) CHECK(std::isnan(y[i]) == (i >= 3 && i < 9));
 }
 
 TEST_CASE("index_select refuses what it cannot do") {

@@ -71,6 +71,34 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
+/// The same for rows of one matrix that are shorter than what a thread stores at once. Neighbouring
+/// threads have neighbouring units, for all of a row lie in a sector or two, which a warp then asks
+/// for once.
+template <class Unit, int U, class Index>
+__global__ void __launch_bounds__(threads)
+    gather_narrow_kernel(const Unit* x, const Index* indices, Unit* y, Unit absent, Divisor width,
+                         uint32_t units, int64_t extent) {
+  const uint32_t first = blockIdx.x * (threads * U) + threadIdx.x;
+  int64_t index[U];
+  uint32_t at[U];
+#pragma unroll
+  for (int u = 0; u < U; ++u) {
+    const uint32_t unit = first + u * threads, row = width.divide(unit);
+    at[u] = unit - row * width.number;
+    index[u] = -1;
+    if (unit < units) index[u] = indices[row];
+  }
+  Unit made[U];
+#pragma unroll
+  for (int u = 0; u < U; ++u) {
+    made[u] = absent;
+    if (index[u] >= 0 && index[u] < extent) made[u] = __ldg(x + index[u] * width.number + at[u]);
+  }
+#pragma unroll
+  for (int u = 0; u < U; ++u)
+    if (const uint32_t unit = first + u * threads; unit < units) y[unit] = made[u];
+}
+
 /// The same for rows of a few units, so for single elements along the last axis: a block holds
 /// `held` of outer's matrices [extent, width] in shared memory, where reading here and there is
 /// cheap, and a thread takes its place in [count, width] from all of them.
@@ -228,6 +256,26 @@ bool gather_held(const Tensor& x, const Tensor& indices, const Tensor& y, int64_
   return true;
 }
 
+/// Selects rows of one matrix that are shorter than a pack, and says whether they are such. Single
+/// units are none: a row of one has nothing to share.
+template <class Unit>
+bool gather_narrow(const Tensor& x, const Tensor& indices, const Tensor& y, int64_t width,
+                   Unit absent, Stream stream) {
+  constexpr int64_t most = int64_t{1} << 30;
+  constexpr int64_t packed = std::min(device::pack_size<Unit>, 8);
+  const int64_t units = y.size(1) * width;
+  if (y.size(0) != 1 || width < 2 || width >= packed || units > most) return false;
+  constexpr int U = 4;
+  visit_index("index_select", indices.dtype(), [&]<class Index>(Type<Index>) {
+    gather_narrow_kernel<Unit, U>
+        <<<static_cast<unsigned>(ceil_div(units, threads * U)), threads, 0, native(stream)>>>(
+            static_cast<const Unit*>(x.data()), pointer<Index>(indices),
+            static_cast<Unit*>(y.data()), absent, Divisor(width), static_cast<uint32_t>(units),
+            x.size(1));
+  });
+  return true;
+}
+
 /// Selects rows of any width in launches of so many units as 32 bits number.
 template <class Unit>
 void gather_units(const Tensor& x, const Tensor& indices, const Tensor& y, int64_t width,
@@ -271,7 +319,8 @@ void gather(const Tensor& x, const Tensor& indices, const Tensor& y, Stream stre
   if constexpr (sizeof(Unit) < 16)
     if (gather_rows<Unit>(x, indices, y, absent, stream))
       return BS_CUDA_CHECK_LAUNCH("index_select");
-  if (!gather_held(x, indices, y, width, absent, stream))
+  if (!gather_held(x, indices, y, width, absent, stream) &&
+      !gather_narrow(x, indices, y, width, absent, stream))
     gather_units(x, indices, y, width, absent, stream);
   BS_CUDA_CHECK_LAUNCH("index_select");
 }

@@ -2,7 +2,23 @@
 #include <bs/lib/changes.h>
 #include <bs/lib/overlap.h>
 
+#include <cstdint>
+
 namespace bs {
+
+namespace {
+
+/// Whether a kernel of ours copies contiguous memory of a GPU faster than the driver does: of a
+/// megabyte and more that is no whole number of 4 KiB the driver's rest costs 1.6 to 3 us.
+bool copies_faster(const Tensor& from, const Tensor& to) {
+  constexpr int64_t least = int64_t{1} << 20, most = int64_t{64} << 20, piece = 4096;
+  const int64_t bytes = from.bytes();
+  const auto places =
+      reinterpret_cast<uintptr_t>(from.data()) | reinterpret_cast<uintptr_t>(to.data());
+  return bytes >= least && bytes <= most && bytes % piece != 0 && places % 16 == 0;
+}
+
+}  // namespace
 
 void copy(const Tensor& from, const Tensor& to) {
   check_same_shape("copy", from, to);
@@ -13,7 +29,7 @@ void copy(const Tensor& from, const Tensor& to) {
   if (ranges_overlap(from, to)) return copy(clone(from), to);
   // On the CPU all cores copy, below.
   if (!from.device().is_cpu() && from.dtype() == to.dtype() && from.is_contiguous() &&
-      to.is_contiguous()) {
+      to.is_contiguous() && !copies_faster(from, to)) {
     copy_bytes(from, to);
     return;
   }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <limits>
 #include <span>
 
@@ -160,6 +161,24 @@ TEST_CASE("copies into views leave what lies between them") {
   check_equal(y.slice(0, 7, 8).slice(1, 0, 70), x.slice(0, 0, 1));
   const Tensor column = x.slice(1, 3, 4);
   check_equal(clone(column.expand({40, 50})), column.expand({40, 50}));
+}
+
+TEST_CASE("contiguous copies of some megabytes, of any length and from anywhere") {
+  constexpr int64_t megabyte = int64_t{1} << 20;
+  for (const DType dtype : {u8, bf16, f32, f64})
+    for (const int64_t more : {-1, 0, 1, 1003})
+      for (const int64_t first : {0, 16, 1}) {
+        const auto size = static_cast<int64_t>(size_of(dtype)), count = megabyte / size + more;
+        const Tensor host = Tensor::empty({first + count}, dtype);
+        auto* const bytes = static_cast<unsigned char*>(host.data());
+        for (int64_t i = 0; i < (first + count) * size; ++i)
+          bytes[i] = static_cast<unsigned char>(i * 2654435761 >> 13);
+        const Tensor x = to(host, test_device()).slice(0, first, first + count);
+        const Tensor y = to(clone(x), Device::cpu());
+        CAPTURE(count);
+        REQUIRE(std::memcmp(y.data(), bytes + first * size, static_cast<size_t>(count * size)) ==
+                0);
+      }
 }
 
 TEST_CASE("many rows of a few bytes") {

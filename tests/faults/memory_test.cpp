@@ -42,13 +42,13 @@ using namespace bs::test;
 
 namespace {
 
-/// Tries `all` points, or so many evenly spread ones, of which sanitizers see a third;
+/// Tries `all` points, or so many evenly spread ones, of which sanitizers see a seventh;
 /// BS_TEST_FAULTS=all tries each.
 template <class Try>
 void for_points(int64_t all, int64_t most, Try&& attempt) {
   const char* const wanted = std::getenv("BS_TEST_FAULTS");
   const bool each = wanted && std::string(wanted) == "all";
-  if (sanitized) most = std::max<int64_t>(1, most / 3);
+  if (sanitized) most = std::max<int64_t>(1, sampled(most));
   const int64_t step = each ? 1 : std::max<int64_t>(1, all / most);
   for (int64_t point = all % step; point < all; point += step) {
     CAPTURE(point);

@@ -45,17 +45,17 @@ void check_rows(const Reference& x, DType dtype) {
 }  // namespace
 
 TEST_CASE("kthvalue of short and long rows in every dtype, with few values and with many") {
-  int cases = 0;
+  int number = 0;
   for (const DType dtype : {f64, f32, f16, bf16, i64, i32, u8, boolean})
     for (const int64_t n : {1, 2, 100, 129, 300, 1000, 1040, 2048, 4093, 4096, 4100})
       for (const int64_t values : {1, 2, 37, 100000}) {
-        if (!is_sampled(cases++)) continue;
+        if (!is_sampled(number++)) continue;
         Reference x({3, n});
         for (size_t i = 0; i < x.values.size(); ++i) {
-          const auto number = static_cast<int64_t>(i * 7919 % 100003) % values;
-          x[i] = dtype == u8        ? static_cast<double>(number % 256)
-                 : dtype == boolean ? static_cast<double>(number % 2)
-                                    : static_cast<double>(number) - 20;
+          const auto value = static_cast<int64_t>(i * 7919 % 100003) % values;
+          x[i] = dtype == u8        ? static_cast<double>(value % 256)
+                 : dtype == boolean ? static_cast<double>(value % 2)
+                                    : static_cast<double>(value) - 20;
         }
         check_rows(x, dtype);
       }

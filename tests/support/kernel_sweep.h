@@ -21,11 +21,13 @@ constexpr bool is_alike(int capability) {
 
 /** @brief Compiles `source_of(config)` for sm_80 to sm_120a, or what is given, and checks that
  * nothing spills, that no kernel has local memory, and that ptxas need not serialise a wgmma nor
- * refuse to hand over registers (its messages C75xx). Every `share`-th config of each is taken,
- * another one for each architecture, and a seventh of those beside sm_80 where is_alike() says so;
- * all of them where BS_TEST_ALL_KERNELS is 1, and all for capabilities that it lists, "80,90", and
- * no others. `share` is prime, so that it cuts across the axes that `configs` was made of. An
- * architecture beyond this NVRTC is left out. No GPU and no cache is touched. */
+ * refuse to hand over registers (its messages C75xx). Every `share`-th config of each is in the
+ * sample, another one for each architecture, and a seventh of those beside sm_80 where is_alike()
+ * says so. Of a sample of three and more a third is taken, unless `share` is 1: which one
+ * BS_TEST_TURN says, so three turns in a row take all of it. All configs are taken where
+ * BS_TEST_ALL_KERNELS is 1, and all for capabilities that it lists, "80,90", and no others. `share`
+ * is prime, so that it cuts across the axes that `configs` was made of. An architecture beyond this
+ * NVRTC is left out. No GPU and no cache is touched. */
 template <class Config, class SourceOf>
 void check_kernels(const std::vector<Config>& configs, const SourceOf& source_of, size_t share,
                    const std::vector<int>& capabilities = {80, 86, 89, 90, 100, 120}) {
@@ -37,6 +39,8 @@ void check_kernels(const std::vector<Config>& configs, const SourceOf& source_of
   const char* const whole = std::getenv("BS_TEST_ALL_KERNELS");
   const bool all = whole != nullptr;
   const std::string listed = all && std::string_view(whole) != "1" ? format(",{},", whole) : "";
+  const char* const turn = std::getenv("BS_TEST_TURN");
+  const size_t third = turn != nullptr ? std::strtoul(turn, nullptr, 10) % 3 : 0;
   const bool beside = std::ranges::count(capabilities, 80) > 0;
   std::vector<Task> tasks;
   for (const int capability : capabilities) {
@@ -46,9 +50,10 @@ void check_kernels(const std::vector<Config>& configs, const SourceOf& source_of
       continue;
     }
     const size_t step = all ? 1 : beside && is_alike(capability) ? 7 * share : share;
+    const size_t thirds = all || share == 1 || configs.size() < 3 * step ? 1 : 3;
+    const size_t first = static_cast<size_t>(capability) + third * step;
     for (size_t i = 0; i < configs.size(); ++i)
-      if ((i + static_cast<size_t>(capability)) % step == 0)
-        tasks.push_back({&configs[i], capability, ""});
+      if ((i + first) % (thirds * step) == 0) tasks.push_back({&configs[i], capability, ""});
   }
   std::atomic<size_t> next = 0;
   const auto work = [&] {

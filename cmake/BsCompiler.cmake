@@ -63,11 +63,24 @@ if(BS_SANITIZE)
   if(BS_SANITIZE STREQUAL thread)
     set(loops -O0)
   endif()
-  set(sanitize $<IF:$<BOOL:$<TARGET_PROPERTY:BS_LOOPS>>,${loops},-O0> -fsanitize=${BS_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  set(sanitize $<IF:$<BOOL:$<TARGET_PROPERTY:BS_LOOPS>>,${loops},-O0> -fsanitize=${BS_SANITIZE})
+  if(BS_SANITIZE_LESS)
+    list(APPEND sanitize -fno-sanitize=${BS_SANITIZE_LESS})
+  endif()
+  list(APPEND sanitize -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_compile_options(bs_compiler INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${sanitize}>")
   target_compile_definitions(bs_compiler INTERFACE BS_SANITIZED=1)
   target_link_options(bs_compiler INTERFACE ${sanitize})
 endif()
+
+# bs_templates_of_dtypes(sources...): loops that are compiled for so many dtypes that it takes longer
+# than running them does. Under sanitizers they are not optimised.
+function(bs_templates_of_dtypes)
+  if(BS_SANITIZE AND loops STREQUAL "-O1")
+    set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS -O0)
+    set_property(SOURCE ${ARGN} PROPERTY SKIP_PRECOMPILE_HEADERS ON)  # they are the target's, at -O1
+  endif()
+endfunction()
 
 # bs_loop_sources(sources...): those of a target without BS_LOOPS that are long in loops of their own.
 function(bs_loop_sources)

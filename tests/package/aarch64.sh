@@ -10,7 +10,7 @@ rm -rf "$folder"
 mkdir -p "$folder"
 cd "$root"
 # shellcheck disable=SC2046  # file names are words
-awk -v size=10 -f cmake/unity.awk $(find lib kernels autograd nn c -name '*.h') -- \
+awk -v size=20 -f cmake/unity.awk $(find lib kernels autograd nn c -name '*.h') -- \
   $(find lib kernels autograd nn c -name '*.cpp' ! -path '*/cuda/*' | LC_ALL=C sort) |
   awk -v root="$root" -v folder="$folder" \
     '{ print "#include \"" root "/" $2 "\"" > (folder "/" $1 ".cpp") }'

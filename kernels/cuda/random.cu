@@ -4,6 +4,8 @@
 #include <bs/kernels/cuda/device/tile/arithmetic.cuh>
 #include <bs/kernels/cuda/device/tile/pack.cuh>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -49,29 +51,43 @@ struct Uniform {
   }
 };
 
-/// The same numbers from zero on in f32, where it holds the range: the product with a multiple of
-/// 2^-digits has no more digits than a double, and is rounded once either way.
+/// The same numbers in f32, where fits_f32() holds. Words keep their place: of a shifted one the
+/// compiler would convert the lowest byte, which is slower.
 template <class T, int digits>
-struct UniformFromZero {
+struct NarrowUniform {
   static constexpr int count = 4;
-  float step;  ///< range * 2^-digits
+  float low, step;  ///< range * 2^-32
 
   __device__ void operator()(PhiloxBlock b, T* out) const {
     float v[count];
 #pragma unroll
-    for (int k = 0; k < count; ++k) v[k] = step * static_cast<float>(b.word[k] >> (32 - digits));
+    for (int k = 0; k < count; ++k)
+      v[k] = std::fma(step, static_cast<float>(b.word[k] >> (32 - digits) << (32 - digits)), low);
     const auto pack = device::narrow_pack<T, count>(v);
 #pragma unroll
     for (int k = 0; k < count; ++k) out[k] = pack.at[k];
   }
 };
 
-/// Whether `range` times a multiple of 2^-digits is so, and not rounded to `limit`, whatever it is.
+/// The lowest bit of a double that isn't zero, as a number.
+double lowest_bit(double value) {
+  int exponent = 0;
+  const auto digits =
+      static_cast<uint64_t>(std::ldexp(std::fabs(std::frexp(value, &exponent)), 53));
+  return std::ldexp(1.0, exponent - 53 + std::countr_zero(digits));
+}
+
+/// Whether a float's fma of `low` and `range` times a multiple of 2^-digits gives what a double's,
+/// rounded to float, does: both are floats, and a double holds every sum exactly. None is rounded
+/// to `limit`.
 template <class Round>
-bool fits_from_zero(double range, int digits, double limit, Round&& round) {
-  const double largest = range * (1 - std::ldexp(1.0, -digits));
-  return range > 0x1p-100 && static_cast<double>(static_cast<float>(range)) == range &&
-         round(largest) < limit;
+bool fits_f32(double low, double range, int digits, double limit, Round&& round) {
+  const auto is_float = [](double v) { return static_cast<double>(static_cast<float>(v)) == v; };
+  if (!is_float(low) || !is_float(range) || range <= 0x1p-90) return false;
+  const double step = std::ldexp(lowest_bit(range), -digits);
+  const double unit = low == 0 ? step : std::min(step, lowest_bit(low));
+  const double largest = std::fma(range, 1 - std::ldexp(1.0, -digits), low);
+  return std::fabs(low) + range <= 0x1p53 * unit && round(largest) < limit;
 }
 
 template <class T>
@@ -129,41 +145,55 @@ struct NarrowRandint {
 template <class T>
 struct Bernoulli {
   static constexpr int count = 4;
-  uint64_t limit;
+  uint32_t last;  ///< of the words that give `one`
+  T one;
+
+  explicit Bernoulli(uint64_t limit)
+      : last(limit > 0 ? static_cast<uint32_t>(limit - 1) : 0), one(limit > 0 ? 1.0F : 0.0F) {}
   __device__ void operator()(PhiloxBlock b, T* out) const {
-    const T one = from_integer<T>(1), zero = from_integer<T>(0);
+    const T zero = from_integer<T>(0);
 #pragma unroll
-    for (int k = 0; k < count; ++k) out[k] = b.word[k] < limit ? one : zero;
+    for (int k = 0; k < count; ++k) out[k] = b.word[k] <= last ? one : zero;
   }
 };
 
-/// A thread stores the numbers of a block at once where `to` lies at multiples of them.
+/// Blocks of random bits that make up to 16 bytes.
 template <class T, class Draw>
-__global__ void random_kernel(T* to, int64_t n, bool aligned, RandomState state, Draw draw) {
-  constexpr int count = Draw::count;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  const int64_t blocks = (n + count - 1) / count;
-  for (int64_t b = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; b < blocks; b += step) {
-    device::Pack<T, count> out;
-    draw(philox(state.seed, static_cast<uint64_t>(b), state.sequence()), out.at);
-    if (aligned && (b + 1) * count <= n) {
-      reinterpret_cast<device::Pack<T, count>*>(to)[b] = out;
+constexpr int several = std::max(device::pack_size<T> / Draw::count, 1);
+
+/// A thread draws several blocks at a time. It stores their numbers at once where `to` lies at
+/// multiples of them. Keys and sequence are alike for all, so what rounds make of these alone is
+/// found once.
+template <class T, class Draw>
+__global__ void random_kernel(T* to, int64_t n, bool aligned,
+                              const __grid_constant__ PhiloxKeys<> keys, RandomState state,
+                              const __grid_constant__ Draw draw) {
+  constexpr int blocks = several<T, Draw>, N = blocks * Draw::count;
+  const uint64_t sequence = state.sequence();
+  const int64_t step = int64_t{gridDim.x} * blockDim.x, packs = (n + N - 1) / N;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < packs; i += step) {
+    device::Pack<T, N> out;
+#pragma unroll
+    for (int b = 0; b < blocks; ++b)
+      draw(philox(keys, static_cast<uint64_t>(i * blocks + b), sequence), out.at + b * Draw::count);
+    if (aligned && (i + 1) * N <= n) {
+      reinterpret_cast<device::Pack<T, N>*>(to)[i] = out;
       continue;
     }
 #pragma unroll
-    for (int k = 0; k < count; ++k)
-      if (b * count + k < n) to[b * count + k] = out.at[k];
+    for (int k = 0; k < N; ++k)
+      if (i * N + k < n) to[i * N + k] = out.at[k];
   }
 }
 
 template <class T, class Draw>
 void launch(const char* op, const Tensor& x, RandomState state, Draw draw, Stream stream) {
-  constexpr int threads = 256;
-  constexpr size_t alignment = alignof(device::Pack<device_type<T>, Draw::count>);
+  using D = device_type<T>;
+  constexpr int threads = 256, N = several<D, Draw> * Draw::count;
   const int64_t n = x.numel();
-  const bool aligned = reinterpret_cast<uintptr_t>(x.data()) % alignment == 0;
-  random_kernel<<<grid_size(ceil_div(n, Draw::count), threads, x.device()), threads, 0,
-                  native(stream)>>>(pointer<T>(x), n, aligned, state, draw);
+  const bool aligned = reinterpret_cast<uintptr_t>(x.data()) % alignof(device::Pack<D, N>) == 0;
+  random_kernel<<<grid_size(ceil_div(n, N), threads, x.device()), threads, 0, native(stream)>>>(
+      pointer<T>(x), n, aligned, PhiloxKeys<>(state.seed), state, draw);
   BS_CUDA_CHECK_LAUNCH(op);
 }
 
@@ -179,9 +209,10 @@ void uniform(const Tensor& x, double low, double high, RandomState state, Stream
     constexpr int digits = precision(dtype_of<T>);
     const double range = high - low;
     if constexpr (sizeof(T) < 8) {
-      if (low == 0 && fits_from_zero(range, digits, rounded(high), rounded)) {
-        const auto step = static_cast<float>(std::ldexp(range, -digits));
-        return launch<T>("uniform_", x, state, UniformFromZero<D, digits>{step}, stream);
+      if (fits_f32(low, range, digits, rounded(high), rounded)) {
+        const auto step = static_cast<float>(std::ldexp(range, -32));
+        return launch<T>("uniform_", x, state,
+                         NarrowUniform<D, digits>{static_cast<float>(low), step}, stream);
       }
     }
     launch<T>("uniform_", x, state,
@@ -212,7 +243,7 @@ void randint(const Tensor& x, int64_t low, uint64_t range, RandomState state, St
 
 void bernoulli(const Tensor& x, double p, RandomState state, Stream stream) {
   visit_any(x.dtype(), [&]<class T>(Type<T>) {
-    launch<T>("bernoulli", x, state, Bernoulli<device_type<T>>{threshold(p)}, stream);
+    launch<T>("bernoulli", x, state, Bernoulli<device_type<T>>(threshold(p)), stream);
   });
 }
 

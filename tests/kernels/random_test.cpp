@@ -50,6 +50,13 @@ Moments moments(const std::vector<double>& x) {
   return m;
 }
 
+/// Checks that this device draws what the CPU draws.
+void same(const std::function<Tensor(Device, Generator&)>& draw) {
+  Generator a(7);
+  Generator b(7);
+  CHECK(values(draw(Device::cpu(), a)) == values(draw(test_device(), b)));
+}
+
 }  // namespace
 
 TEST_CASE("rand is uniform") {
@@ -168,25 +175,9 @@ TEST_CASE("random numbers depend on the seed, the operation and the index alone"
 }
 
 TEST_CASE("random numbers are the same on every device") {
-  const auto same = [](const std::function<Tensor(Device, Generator&)>& draw) {
-    Generator a(7);
-    Generator b(7);
-    CHECK(values(draw(Device::cpu(), a)) == values(draw(test_device(), b)));
-  };
   for (DType dtype : floating) {
     same([=](Device d, Generator& g) { return rand({100003}, dtype, d, g); });
     same([=](Device d, Generator& g) { return randn({100003}, dtype, d, g); });
-    same([=](Device d, Generator& g) {
-      const Tensor x = Tensor::empty({100003}, dtype, d);
-      uniform_(x, -0.3, 0.7, g);
-      return x;
-    });
-    for (const double high : {3.0, 0.7, 0x1.8p-60, 1e-40})
-      same([=](Device d, Generator& g) {
-        const Tensor x = Tensor::empty({100003}, dtype, d);
-        uniform_(x, 0, high, g);
-        return x;
-      });
     same([=](Device d, Generator& g) {
       const Tensor x = Tensor::empty({100003}, dtype, d);
       normal_(x, 0.1, 0.02, g);
@@ -195,7 +186,8 @@ TEST_CASE("random numbers are the same on every device") {
   }
   for (DType dtype : {i64, i32, u8, boolean, f64, f32, f16, bf16}) {
     same([=](Device d, Generator& g) { return randint(0, 2, {100003}, dtype, d, g); });
-    same([=](Device d, Generator& g) { return bernoulli(0.4, {100003}, dtype, d, g); });
+    for (const double p : {0.0, 0x1p-32, 0.4, 1.0})
+      same([=](Device d, Generator& g) { return bernoulli(p, {100003}, dtype, d, g); });
   }
   constexpr int64_t most = std::numeric_limits<int32_t>::max();
   for (const auto& [low, high] : {std::pair<int64_t, int64_t>{-70000, 90000},
@@ -209,6 +201,37 @@ TEST_CASE("random numbers are the same on every device") {
     same([low = low, high = high](Device d, Generator& g) {
       return randint(low, high, {1003}, i64, d, g);
     });
+}
+
+TEST_CASE("uniform numbers are the same on every device") {
+  for (DType dtype : floating) {
+    // Those that f32 computes as a double does, and those next to them that it does not.
+    for (const auto& [low, high] : {std::pair{-0.3, 0.7},
+                                    {0.0, 3.0},
+                                    {0.0, 0.7},
+                                    {0.0, 0x1.8p-60},
+                                    {0.0, 1e-40},
+                                    {-1.0, 1.0},
+                                    {1.0, 1.25},
+                                    {-0x1p-20, 3.0},
+                                    {0x1p-30, 0x1p-30 + 0x1p-31},
+                                    {-0x1p40, 0x1p40},
+                                    {0x1p-140, 1 + 0x1p-140},
+                                    {1.0, 1 + 0x1p-23},
+                                    {-3.0, 0x1.8p100}})
+      same([=, low = low, high = high](Device d, Generator& g) {
+        const Tensor x = Tensor::empty({100003}, dtype, d);
+        uniform_(x, low, high, g);
+        return x;
+      });
+    for (const int64_t first : {1, 2, 4})
+      for (const int64_t count : {0, 1, 7, 8, 9, 1001})
+        same([=](Device d, Generator& g) {
+          const Tensor x = Tensor::empty({first + count}, dtype, d);
+          uniform_(x.slice(0, first, first + count), -2, 2, g);
+          return x.slice(0, first, first + count);
+        });
+  }
 }
 
 TEST_CASE("rand follows from Philox as documented") {

@@ -195,6 +195,18 @@ TEST_CASE("maps of many small planes give what they give of a few") {
     const auto shape = [](const Tensor& dy, Extent2 of) {
       return Shape{dy.size(0), dy.size(1), of.h, of.w};
     };
+    for (const Extent2 out : {Extent2{13, 16}, {10, 12}, {31, 8}, {5, 8}, {1, 8}}) {
+      const InterpolateOptions o{.size = out, .mode = Interpolation::bilinear};
+      check({16, 10}, [&](const Tensor& x) { return interpolate(x, o); });
+      check(out, [&](const Tensor& dy) {
+        return interpolate_backward(dy, shape(dy, {16, 10}), o);
+      });
+    }
+    // Lines between the windows, to which no gradient comes.
+    const AvgPool2dOptions apart{.kernel = {1, 3}, .stride = {3, 2}};
+    check({6, 8}, [&](const Tensor& dy) {
+      return avg_pool2d_backward(dy, shape(dy, {16, 17}), apart);
+    });
     check({6, 8}, [&](const Tensor& x) { return interpolate(x, larger); });
     check({16, 16}, [&](const Tensor& dy) {
       return interpolate_backward(dy, shape(dy, {6, 8}), larger);
@@ -206,6 +218,20 @@ TEST_CASE("maps of many small planes give what they give of a few") {
     check({8, 8}, [&](const Tensor& dy) {
       return avg_pool2d_backward(dy, shape(dy, {16, 16}), squares);
     });
+  }
+}
+
+TEST_CASE("enlarged channels of many images are those of a few") {
+  // On CUDA threads of many walk down a column.
+  Generator generator(7);
+  const InterpolateOptions larger{.size = {13, 10}, .mode = Interpolation::bilinear};
+  for (const DType dtype : {f64, f32, f16, bf16}) {
+    CAPTURE(to_string(dtype));
+    const Tensor x = channels_last(randn({1100, 64, 7, 5}, dtype, test_device(), generator));
+    const Tensor y = interpolate(x, larger);
+    for (const int64_t image : {0, 611, 1099})
+      CHECK(Reference::of(y.slice(0, image, image + 1)).values ==
+            Reference::of(interpolate(x.slice(0, image, image + 1), larger)).values);
   }
 }
 

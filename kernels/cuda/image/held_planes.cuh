@@ -52,9 +52,11 @@ struct HeldPlanes {
 };
 
 /// The planes of a block that walks those of `walked` [planes, h, w, channels] and holds tensors of
-/// as many planes with `plane_bytes`. None where they do not fit, or leave threads or GPU idle.
-inline HeldPlanes held_planes(const Tensor& walked, std::initializer_list<size_t> plane_bytes) {
-  constexpr size_t usual_bytes = 20 << 10, most_bytes = 48 << 10;
+/// as many planes with `plane_bytes`, of `usual_bytes` together where that is enough. None where
+/// they do not fit, or leave threads or GPU idle.
+inline HeldPlanes held_planes(const Tensor& walked, std::initializer_list<size_t> plane_bytes,
+                              size_t usual_bytes = 20 << 10) {
+  constexpr size_t most_bytes = 48 << 10;
   const auto planes = static_cast<size_t>(walked.size(0));
   const auto pixels = static_cast<size_t>(walked.size(1) * walked.size(2));
   size_t together_bytes = 0;

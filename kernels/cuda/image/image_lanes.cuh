@@ -156,18 +156,21 @@ struct ImageWalk {
 };
 
 /// Calls f(first image, walk, threads) for as many of the images as 32 bits count the threads of.
+/// A walk's line is as many of the images' as `lines_together`.
 template <int N, bool planes, class F>
-void walk_images(const char* op, const Tensor& walked, F&& f) {
+void walk_images(const char* op, const Tensor& walked, F&& f, int64_t lines_together = 1) {
   constexpr int64_t limit = (int64_t{1} << 31) - 1;
   constexpr int64_t together = planes ? N : 1;
   const int64_t packs = planes ? 1 : walked.size(3) / N;
-  const int64_t of_group = walked.size(1) * walked.size(2) * packs;
-  BS_CHECK(of_group <= limit, "{}: {} packs of an image are more than {}", op, of_group, limit);
+  const int64_t lines = ceil_div(walked.size(1), lines_together);
+  const int64_t of_group = lines * walked.size(2) * packs;
+  const int64_t of_image = walked.size(1) * walked.size(2) * packs;
+  BS_CHECK(of_image <= limit, "{}: {} packs of an image are more than {}", op, of_image, limit);
   const int64_t most = std::max<int64_t>(1, limit / of_group) * together;
   for (int64_t first = 0; first < walked.size(0); first += most) {
     const int64_t images = std::min(most, walked.size(0) - first);
     f(first,
-      ImageWalk{Divisor(packs), Divisor(walked.size(2)), Divisor(walked.size(1)),
+      ImageWalk{Divisor(packs), Divisor(walked.size(2)), Divisor(lines),
                 static_cast<int>(std::min<int64_t>(images, limit))},
       static_cast<unsigned>(ceil_div(images, together) * of_group));
   }

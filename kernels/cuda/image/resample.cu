@@ -1,12 +1,11 @@
 #include <bs/kernels/resample.h>
 #include <bs/lib/cuda/grid.h>
-#include <bs/lib/cuda/upload.h>
 #include <bs/kernels/cuda/image/held_planes.cuh>
 #include <bs/kernels/cuda/image/image_lanes.cuh>
+#include <bs/kernels/cuda/image/resample_map.cuh>
+#include <bs/kernels/cuda/image/turned_planes.cuh>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 
 namespace bs::cuda {
 
@@ -14,158 +13,13 @@ namespace {
 
 using device::wide;
 
-/// What an axis makes an output of, where that is a few inputs: where there are fewer, the last one
-/// comes in parts, so that all are read without a condition.
-template <class W, int most>
-struct alignas(sizeof(W) == 8 || most == 3 ? 8 : 8 * most) Few {
-  int from[most];  ///< -1 where there is none
-  W weights[most];
-};
-
-/// Both axes in one piece of memory. A few pixels go along with the launch, which costs no copy.
-struct MapWords {
-  static constexpr size_t most = 896;
-  const int32_t* uploaded = nullptr;  ///< null where they are here
-  alignas(16) int32_t words[most];
-
-  /// The list that begins at word `first`.
-  template <class E>
-  __device__ const E* at(uint32_t first) const {
-    return reinterpret_cast<const E*>((uploaded ? uploaded : words) + first);
-  }
-};
-
-/// An axis as such outputs, and where they begin.
-template <class W, int most>
-struct FewEach {
-  const Few<W, most>* of;
-};
-template <class W, int most>
-struct FewAt {
-  uint32_t first;
-
-  __device__ FewEach<W, most> in(const MapWords& map) const {
-    return {map.at<Few<W, most>>(first)};
-  }
-};
-
-/// An axis as lists of any length, and where they begin.
-template <class W>
-struct Lists {
-  const int* offsets;
-  const int* from;
-  const W* weights;
-};
-template <class W>
-struct ListsAt {
-  uint32_t offsets, from, weights;
-
-  __device__ Lists<W> in(const MapWords& map) const {
-    return {map.at<int>(offsets), map.at<int>(from), map.at<W>(weights)};
-  }
-};
-
-int most_inputs(const AxisMap& map) {
-  int most = 0;
-  for (size_t o = 1; o < map.offsets().size(); ++o)
-    most = std::max(most, map.offsets()[o] - map.offsets()[o - 1]);
-  return most;
-}
-
-/// Rows before columns; what may have eight bytes comes first.
-class DeviceMap {
- public:
-  template <class W>
-  DeviceMap(const ImageMap& map, Device device, Type<W>)
-      : most_(std::max(most_inputs(map.rows), most_inputs(map.columns))) {
-    const AxisMap* const axes[] = {&map.rows, &map.columns};
-    const bool are_few = visit_most([&]<int most>(std::integral_constant<int, most>) {
-      for (size_t i = 0; i < 2; ++i) put<Few<W, most>>(few_of<W, most>(*axes[i]), at_[i][0]);
-    });
-    for (size_t i = 0; !are_few && i < 2; ++i)
-      put<W>({axes[i]->weights().begin(), axes[i]->weights().end()}, at_[i][0]);
-    for (size_t i = 0; !are_few && i < 2; ++i) {
-      put<int>(axes[i]->offsets(), at_[i][1]);
-      put<int>(axes[i]->from(), at_[i][2]);
-    }
-    if (words_.size() <= MapWords::most) {
-      std::memcpy(map_.words, words_.data(), words_.size() * sizeof(int32_t));
-    } else {
-      memory_ = upload(words_, device);
-      map_.uploaded = static_cast<const int32_t*>(memory_.data());
-    }
-  }
-  const MapWords& words() const { return map_; }
-
-  /// Calls f(rows, columns) with the kind of lists that there are.
-  template <class W, class F>
-  void visit(Type<W>, F&& f) const {
-    const bool are_few = visit_most(
-        [&]<int most>(std::integral_constant<int, most>) { f(few<W, most>(0), few<W, most>(1)); });
-    if (!are_few) f(lists<W>(0), lists<W>(1));
-  }
-
- private:
-  /// Calls f with the inputs of an output, where they are few; says whether they are.
-  template <class F>
-  bool visit_most(F&& f) const {
-    if (most_ <= 1) {
-      f(std::integral_constant<int, 1>{});
-    } else if (most_ == 2) {
-      f(std::integral_constant<int, 2>{});
-    } else if (most_ == 3) {
-      f(std::integral_constant<int, 3>{});
-    } else if (most_ == 4) {
-      f(std::integral_constant<int, 4>{});
-    }
-    return most_ <= 4;
-  }
-  template <class W, int most>
-  static std::vector<Few<W, most>> few_of(const AxisMap& map) {
-    std::vector<Few<W, most>> all(static_cast<size_t>(map.outputs()));
-    for (size_t o = 0; o < all.size(); ++o) {
-      const int first = map.offsets()[o], inputs = map.offsets()[o + 1] - first;
-      double part = 1;
-      for (int place = 0; place < most; ++place) {
-        const auto i = static_cast<size_t>(first + std::min(place, inputs - 1));
-        if (place >= inputs - 1 && place < most - 1) part /= 2;  // the last two parts are alike
-        all[o].from[place] = inputs > 0 ? map.from()[i] : -1;
-        all[o].weights[place] = inputs > 0 ? static_cast<W>(map.weights()[i] * part) : W(0);
-      }
-    }
-    return all;
-  }
-  template <class E>
-  void put(const std::vector<E>& elements, size_t& first) {
-    first = words_.size();
-    const size_t bytes = elements.size() * sizeof(E);
-    words_.resize(first + bytes / sizeof(int32_t));
-    if (bytes > 0) std::memcpy(words_.data() + first, elements.data(), bytes);
-  }
-  uint32_t at(size_t axis, size_t list) const { return static_cast<uint32_t>(at_[axis][list]); }
-  template <class W, int most>
-  FewAt<W, most> few(size_t axis) const {
-    return {at(axis, 0)};
-  }
-  template <class W>
-  ListsAt<W> lists(size_t axis) const {
-    return {at(axis, 1), at(axis, 2), at(axis, 0)};
-  }
-
-  int most_;  ///< inputs of an output
-  std::vector<int32_t> words_;
-  std::array<std::array<size_t, 3>, 2> at_{};  ///< of each axis: weights or few, offsets, from
-  MapWords map_;
-  Tensor memory_;
-};
-
 /// Images of h x w pixels.
 struct Extents {
   uint32_t h, w;
 };
 
 /// The output of row p and column q; false where no input has a part in it. What it reads of two
-/// columns is asked for at once, or of one where it has more inputs.
+/// rows is asked for at once, or of one where it has more inputs.
 template <class W, int N, class T, bool planes, int several, int most>
 __device__ bool sum_inputs(const ImageLanes<T, N, planes, several>& from, uint32_t w,
                            uint32_t packs, FewEach<W, most> rows, FewEach<W, most> columns,
@@ -178,28 +32,28 @@ __device__ bool sum_inputs(const ImageLanes<T, N, planes, several>& from, uint32
   for (int first = 0; first < most; first += together) {
     typename Lanes::Raw raw[several][together][most];
 #pragma unroll
-    for (int s = 0; s < together; ++s)
+    for (int r = 0; r < together; ++r)
 #pragma unroll
-      for (int r = 0; r < most; ++r) {
+      for (int s = 0; s < most; ++s) {
         const uint32_t pixel =
-            static_cast<uint32_t>(row.from[r]) * w + static_cast<uint32_t>(column.from[first + s]);
+            static_cast<uint32_t>(row.from[first + r]) * w + static_cast<uint32_t>(column.from[s]);
 #pragma unroll
-        for (int u = 0; u < several; ++u) raw[u][s][r] = from.raw(pixel * packs, u);
+        for (int u = 0; u < several; ++u) raw[u][r][s] = from.raw(pixel * packs, u);
       }
 #pragma unroll
     for (int u = 0; u < several; ++u)
 #pragma unroll
-      for (int s = 0; s < together; ++s) {
-        W of_column[N] = {};
+      for (int r = 0; r < together; ++r) {
+        W of_row[N] = {};
 #pragma unroll
-        for (int r = 0; r < most; ++r) {
+        for (int s = 0; s < most; ++s) {
           W v[N];
-          device::widen_pack<typename Lanes::Element, N>(raw[u][s][r], v);
+          device::widen_pack<typename Lanes::Element, N>(raw[u][r][s], v);
 #pragma unroll
-          for (int k = 0; k < N; ++k) of_column[k] += row.weights[r] * v[k];
+          for (int k = 0; k < N; ++k) of_row[k] += column.weights[s] * v[k];
         }
 #pragma unroll
-        for (int k = 0; k < N; ++k) sum[u][k] += column.weights[first + s] * of_column[k];
+        for (int k = 0; k < N; ++k) sum[u][k] += row.weights[first + r] * of_row[k];
       }
   }
   return true;
@@ -234,6 +88,90 @@ __device__ bool sum_inputs(const ImageLanes<T, N, planes, several>& from, uint32
   }
   return first_row < last_row && first_column < last_column;
 }
+
+/// A column of an output, which a thread walks down. What the column makes of the rows that it read
+/// last stays with the thread: the next output mostly needs some of them again. The sums are those
+/// of sum_inputs(), bit by bit.
+template <class W, int N, class Lanes, int most>
+struct ColumnSums {
+  static constexpr int together = most == 2 ? 2 : 1;  ///< rows that are asked for at once
+
+  Lanes from;
+  uint32_t w, packs;
+  const Few<W, most>* rows;
+  Few<W, most> column;
+  int row[most];  ///< that are held; -1 for none
+  W of_row[most][N];
+
+  __device__ ColumnSums(const Lanes& lanes, uint32_t width, uint32_t packs_of_pixel,
+                        FewEach<W, most> all_rows, FewEach<W, most> columns, uint32_t q)
+      : from(lanes), w(width), packs(packs_of_pixel), rows(all_rows.of), column(columns.of[q]) {
+#pragma unroll
+    for (int r = 0; r < most; ++r) row[r] = -1;
+  }
+
+  /// The output of row p, which is `outside` where no input has a part in it.
+  __device__ void sum(uint32_t p, W outside, W (&sums)[N]) {
+    const Few<W, most> wanted = rows[p];
+    const bool is_outside = (wanted.from[0] | column.from[0]) < 0;
+#pragma unroll
+    for (int k = 0; k < N; ++k) sums[k] = is_outside ? outside : W(0);
+    if (is_outside) return;
+    keep_from(wanted.from[0]);
+#pragma unroll
+    for (int first = 0; first < most; first += together) {
+      typename Lanes::Raw raw[together][most];
+#pragma unroll
+      for (int r = 0; r < together; ++r)
+        if (row[first + r] != wanted.from[first + r]) load(wanted.from[first + r], raw[r]);
+#pragma unroll
+      for (int r = 0; r < together; ++r)
+        if (row[first + r] != wanted.from[first + r]) add_columns(raw[r], of_row[first + r]);
+    }
+#pragma unroll
+    for (int r = 0; r < most; ++r) row[r] = wanted.from[r];
+#pragma unroll
+    for (int r = 0; r < most; ++r)
+#pragma unroll
+      for (int k = 0; k < N; ++k) sums[k] += wanted.weights[r] * of_row[r][k];
+  }
+
+ private:
+  /// Moves the rows from `first` on, if it is held, to the front.
+  __device__ void keep_from(int first) {
+#pragma unroll
+    for (int s = 1; s < most; ++s) {
+      if (row[0] == first || row[s] != first) continue;
+#pragma unroll
+      for (int r = 0; r + s < most; ++r) {
+        row[r] = row[r + s];
+#pragma unroll
+        for (int k = 0; k < N; ++k) of_row[r][k] = of_row[r + s][k];
+      }
+#pragma unroll
+      for (int r = most - s; r < most; ++r) row[r] = -1;
+    }
+  }
+  __device__ void load(int line, typename Lanes::Raw (&raw)[most]) const {
+#pragma unroll
+    for (int s = 0; s < most; ++s) {
+      const uint32_t pixel =
+          static_cast<uint32_t>(line) * w + static_cast<uint32_t>(column.from[s]);
+      raw[s] = from.raw(pixel * packs);
+    }
+  }
+  __device__ void add_columns(const typename Lanes::Raw (&raw)[most], W (&sums)[N]) const {
+#pragma unroll
+    for (int k = 0; k < N; ++k) sums[k] = 0;
+#pragma unroll
+    for (int s = 0; s < most; ++s) {
+      W v[N];
+      device::widen_pack<typename Lanes::Element, N>(raw[s], v);
+#pragma unroll
+      for (int k = 0; k < N; ++k) sums[k] += column.weights[s] * v[k];
+    }
+  }
+};
 
 /// A thread a place of an output, and of channels `several` packs of it. Planes are left to the
 /// compiler's choice of registers, which lets more blocks in.
@@ -286,52 +224,206 @@ __global__ void __launch_bounds__(HeldPlanes::threads)
   planes.store(memory + before, y, after);
 }
 
+/// Images, what they are enlarged to, and how many lines of it a thread walks down.
+struct Enlargement {
+  Extents x, y;
+  uint32_t lines;
+};
+
+/// A thread walks down a column of a pack of channels.
+template <class T, int N, int most>
+__global__ void __launch_bounds__(256, 2)
+    enlarge_kernel(const T* x, T* y, const __grid_constant__ Enlargement e,
+                   const __grid_constant__ ImageWalk walk, const __grid_constant__ MapWords map,
+                   FewAt<wide<T>, most> rows, FewAt<wide<T>, most> columns, wide<T> outside,
+                   uint32_t count) {
+  using W = wide<T>;
+  using In = ImageLanes<const T, N, false>;
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  const ImageWalk::Place at = walk.place(i);
+  const auto out = walk.lanes<N, false>(y, e.y.h * e.y.w, at);
+  ColumnSums<W, N, In, most> column(walk.lanes<N, false>(x, e.x.h * e.x.w, at), e.x.w,
+                                    walk.packs.number, rows.in(map), columns.in(map), at.column);
+  const uint32_t first = at.line * e.lines, end = min(first + e.lines, e.y.h);
+#pragma unroll 1
+  for (uint32_t p = first; p < end; ++p) {
+    W sums[N];
+    column.sum(p, outside, sums);
+    out.store((p * e.y.w + at.column) * walk.packs.number, sums);
+  }
+}
+
+/// What threads walk of planes that are held turned: so many lines of a column at a time.
+struct TurnedWalk {
+  Divisor columns, stretches;
+  uint32_t lines, pixels;  ///< lines of a stretch; pixels of a plane
+  uint32_t of_y;           ///< lines of a plane
+  uint32_t planes;         ///< of a block
+  Divisor runs, runs_of_y;
+};
+
+template <class T, int most>
+__global__ void __launch_bounds__(HeldPlanes::threads)
+    resample_turned_kernel(const T* x, T* y, const __grid_constant__ Extents e,
+                           const __grid_constant__ TurnedWalk walk,
+                           const __grid_constant__ MapWords map, FewAt<wide<T>, most> rows,
+                           FewAt<wide<T>, most> columns, wide<T> outside) {
+  using W = wide<T>;
+  using Planes = TurnedPlanes<T>;
+  constexpr int N = Planes::N;
+  extern __shared__ uint4 memory[];
+  const uint32_t size = e.h * e.w, groups = walk.planes / N;
+  const uint64_t first_plane = uint64_t{blockIdx.x} * walk.planes;
+  const Planes in{reinterpret_cast<typename Planes::Raw*>(memory)};
+  const Planes out{in.data + groups * Planes::packs(size)};
+  in.load(x + first_plane * size, walk.runs, groups);
+  __syncthreads();
+  const uint32_t stretches = walk.stretches.number * walk.columns.number;
+  for (uint32_t i = threadIdx.x; i < groups * stretches; i += HeldPlanes::threads) {
+    const uint32_t stretch = walk.columns.divide(i), q = i - stretch * walk.columns.number;
+    const uint32_t group = walk.stretches.divide(stretch);
+    const uint32_t first = (stretch - group * walk.stretches.number) * walk.lines;
+    const uint32_t end = min(first + walk.lines, walk.of_y);
+    ColumnSums<W, N, Planes, most> column(in.group(group, size), e.w, 1, rows.in(map),
+                                          columns.in(map), q);
+    const Planes to = out.group(group, walk.pixels);
+#pragma unroll 1
+    for (uint32_t p = first; p < end; ++p) {
+      W sums[N];
+      column.sum(p, outside, sums);
+      to.store(p * walk.columns.number + q, sums);
+    }
+  }
+  __syncthreads();
+  out.unload(y + first_plane * walk.pixels, walk.runs_of_y, groups);
+}
+
+/// A resampling to be launched, of axes of one kind.
+template <class T, class Axis>
+struct Resampling {
+  using D = device_type<T>;
+  using W = wide<D>;
+
+  const DeviceMap& lists;
+  Axis rows, columns;
+  const Tensor &x, &y;
+  W outside;
+  Stream stream;
+
+  static Extents extents(const Tensor& images) {
+    return {static_cast<uint32_t>(images.size(1)), static_cast<uint32_t>(images.size(2))};
+  }
+  static size_t plane_bytes(const Tensor& images) {
+    return static_cast<size_t>(images.size(1) * images.size(2)) * sizeof(D);
+  }
+
+  /// Whether planes are held turned; then it is done.
+  bool turned() const {
+    constexpr size_t N = TurnedPlanes<D>::N, usual_bytes = 24 << 10;
+    const size_t before = plane_bytes(x) / N * (N + 1), after = plane_bytes(y) / N * (N + 1);
+    if (plane_bytes(x) % 16 != 0 || plane_bytes(y) % 16 != 0 || !aligned16(x, y)) return false;
+    const HeldPlanes planes = held_planes(y, {before, after}, usual_bytes);
+    if (planes.count == 0) return false;
+    const Extents e = extents(x), of_y = extents(y);
+    const int64_t columns_of_block = planes.count / N * int64_t{of_y.w};
+    int64_t lines = 8;
+    while (lines > 1 && columns_of_block * ceil_div(of_y.h, lines) < HeldPlanes::threads / 2)
+      lines /= 2;
+    const TurnedWalk walk{planes.columns,
+                          Divisor(ceil_div(of_y.h, lines)),
+                          static_cast<uint32_t>(lines),
+                          planes.pixels.number,
+                          of_y.h,
+                          planes.count,
+                          Divisor(int64_t{e.h} * e.w / static_cast<int64_t>(N)),
+                          Divisor(planes.pixels.number / static_cast<int64_t>(N))};
+    resample_turned_kernel<D, Axis::few>
+        <<<grid_of("resample", x.size(0) / planes.count), HeldPlanes::threads,
+           planes.count*(before + after), native(stream)>>>(pointer<T>(x), pointer<T>(y), e, walk,
+                                                            lists.words(), rows, columns, outside);
+    BS_CUDA_CHECK_LAUNCH("resample");
+    return true;
+  }
+
+  /// The same of planes that are held as they lie.
+  bool held() const {
+    const size_t before = plane_bytes(x), after = plane_bytes(y);
+    const HeldPlanes planes = held_planes(y, {before, after});
+    if (planes.count == 0 || !aligned16(x, y)) return false;
+    resample_held_kernel<D, Axis>
+        <<<grid_of("resample", x.size(0) / planes.count), HeldPlanes::threads,
+           planes.count*(before + after), native(stream)>>>(pointer<T>(x), pointer<T>(y),
+                                                            extents(x), planes, lists.words(), rows,
+                                                            columns, outside);
+    BS_CUDA_CHECK_LAUNCH("resample");
+    return true;
+  }
+
+  /// The same of packs of channels that are enlarged, where the GPU is full even so.
+  template <int N>
+  bool enlarged() const {
+    constexpr uint32_t lines = 4;
+    constexpr int64_t threads = 2048;
+    const int multiprocessors = device_properties(x.device()).multiprocessors;
+    if (y.numel() <= x.numel() || y.numel() / N / lines < threads * multiprocessors) return false;
+    walk_images<N, false>(
+        "resample", y,
+        [&](int64_t image, const ImageWalk& walk, uint32_t count) {
+          enlarge_kernel<D, N>
+              <<<grid_of("resample", ceil_div(count, 256)), 256, 0, native(stream)>>>(
+                  pointer<T>(x) + image * (x.numel() / x.size(0)),
+                  pointer<T>(y) + image * (y.numel() / y.size(0)),
+                  Enlargement{extents(x), extents(y), lines}, walk, lists.words(), rows, columns,
+                  outside, count);
+          BS_CUDA_CHECK_LAUNCH("resample");
+        },
+        lines);
+    return true;
+  }
+
+  template <int N, bool planes, int several>
+  void lanes() const {
+    walk_images<N * several, planes>(
+        "resample", y, [&](int64_t image, const ImageWalk& walk, uint32_t count) {
+          resample_kernel<D, N, planes, several, Axis>
+              <<<grid_of("resample", ceil_div(count, 256)), 256, 0, native(stream)>>>(
+                  pointer<T>(x) + image * (x.numel() / x.size(0)),
+                  pointer<T>(y) + image * (y.numel() / y.size(0)), extents(x), walk, lists.words(),
+                  rows, columns, outside, count);
+          BS_CUDA_CHECK_LAUNCH("resample");
+        });
+  }
+
+  void launch() const {
+    // In f32 two inputs an axis are read as fast from planes as they lie.
+    if constexpr (Axis::few > 2 || (Axis::few == 2 && sizeof(D) == 2))
+      if (turned()) return;
+    if (held()) return;
+    visit_image_lanes<T>(
+        aligned16(x, y), x, y,
+        [&]<int N, bool planes>(std::integral_constant<int, N>, std::bool_constant<planes>) {
+          if constexpr (!planes && N > 1) {
+            if constexpr (Axis::few == 2)
+              if (enlarged<N>()) return;
+            // Where y is much smaller, a thread reads enough for one pack of it.
+            if (x.size(3) % (2 * N) == 0 && 2 * y.numel() > x.numel()) return lanes<N, planes, 2>();
+          }
+          lanes<N, planes, 1>();
+        });
+  }
+};
+
 }  // namespace
 
 void resample(const ImageMap& map, const Tensor& x, double outside, const Tensor& y,
               Stream stream) {
-  const Extents e{static_cast<uint32_t>(x.size(1)), static_cast<uint32_t>(x.size(2))};
   visit_floating("resample", x.dtype(), [&]<class T>(Type<T>) {
-    using D = device_type<T>;
-    using W = wide<D>;
+    using W = wide<device_type<T>>;
     const DeviceMap lists(map, x.device(), Type<W>{});
-    const size_t before = size_t{e.h} * e.w * sizeof(D),
-                 after = static_cast<size_t>(y.size(1) * y.size(2)) * sizeof(D);
-    if (const HeldPlanes planes = held_planes(y, {before, after});
-        planes.count > 0 && aligned16(x, y)) {
-      lists.visit(Type<W>{}, [&]<class Axis>(const Axis& rows, const Axis& columns) {
-        resample_held_kernel<D, Axis>
-            <<<grid_of("resample", x.size(0) / planes.count), HeldPlanes::threads,
-               planes.count*(before + after), native(stream)>>>(pointer<T>(x), pointer<T>(y), e,
-                                                                planes, lists.words(), rows,
-                                                                columns, static_cast<W>(outside));
-      });
-      return BS_CUDA_CHECK_LAUNCH("resample");
-    }
-    const auto run = [&]<int N, bool planes, int several>(std::integral_constant<int, N>,
-                                                          std::bool_constant<planes>,
-                                                          std::integral_constant<int, several>) {
-      walk_images<N * several, planes>(
-          "resample", y, [&](int64_t image, const ImageWalk& walk, uint32_t count) {
-            lists.visit(Type<W>{}, [&]<class Axis>(const Axis& rows, const Axis& columns) {
-              resample_kernel<D, N, planes, several, Axis>
-                  <<<grid_of("resample", ceil_div(count, 256)), 256, 0, native(stream)>>>(
-                      pointer<T>(x) + image * (x.numel() / x.size(0)),
-                      pointer<T>(y) + image * (y.numel() / y.size(0)), e, walk, lists.words(), rows,
-                      columns, static_cast<W>(outside), count);
-              BS_CUDA_CHECK_LAUNCH("resample");
-            });
-          });
-    };
-    visit_image_lanes<T>(aligned16(x, y), x, y,
-                         [&]<int N, bool planes>(std::integral_constant<int, N> n,
-                                                 std::bool_constant<planes> are_planes) {
-                           // Where y is much smaller, a thread reads enough for one pack of it.
-                           if constexpr (!planes && N > 1)
-                             if (x.size(3) % (2 * N) == 0 && 2 * y.numel() > x.numel())
-                               return run(n, are_planes, std::integral_constant<int, 2>{});
-                           run(n, are_planes, std::integral_constant<int, 1>{});
-                         });
+    lists.visit(Type<W>{}, [&]<class Axis>(const Axis& rows, const Axis& columns) {
+      Resampling<T, Axis>{lists, rows, columns, x, y, static_cast<W>(outside), stream}.launch();
+    });
   });
 }
 

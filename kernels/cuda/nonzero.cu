@@ -15,8 +15,8 @@ namespace bs::cuda {
 namespace {
 
 constexpr int warp = 32, warps = 8, threads = warp * warps;
-constexpr int bytes = 16, words = bytes / 4;             ///< of a thread at a time
-constexpr int turns = nonzero_part / (threads * bytes);  ///< until a part is through
+constexpr int bytes = 16, words = 4, of_word = bytes / words;  ///< of a thread at a time
+constexpr int turns = nonzero_part / (threads * bytes);        ///< until a part is through
 static_assert(turns * warps == warp, "a lane each holds a warp's count of one turn");
 constexpr unsigned all_lanes = 0xffffffffU;
 
@@ -26,45 +26,65 @@ __device__ unsigned true_bytes(unsigned word) {
   return (((word & low) + low) | word) & ~low;
 }
 
+/// Where a thread's elements of a turn's word begin in the part. Words of neighbours lie side by
+/// side: what these line up then goes to different banks.
+__device__ int word_begin(int turn, int word) {
+  return turn * (threads * bytes) + static_cast<int>(threadIdx.x) / warp * (warp * bytes) +
+         word * (warp * of_word) + static_cast<int>(threadIdx.x) % warp * of_word;
+}
+
+/// A block's part of n elements.
+struct Part {
+  int64_t begin;
+  int count;
+  bool whole;  ///< and aligned
+
+  __device__ Part(int64_t n, bool aligned)
+      : begin(blockIdx.x * nonzero_part),
+        count(static_cast<int>(min(n - begin, nonzero_part))),
+        whole(aligned && count == nonzero_part) {}
+};
+
 /// 16 flags, as bits of words.
 struct Flags {
   unsigned word[words];
 
-  /// Those from `at` on; what is behind n is false. Aligned ones are one load.
-  template <bool aligned>
-  static __device__ Flags load(const uint8_t* x, int64_t at, int64_t n) {
+  /// Of a part of x; what is behind its end is false. Of a whole part words are loads, and without
+  /// a condition: behind a branch each would wait for the one before.
+  template <bool whole>
+  static __device__ Flags load(const uint8_t* x, int turn, const Part& part) {
+    const uint8_t* const from = x + part.begin;
     Flags flags{};
-    if (aligned && at + bytes <= n) {
-      const uint4 four = *reinterpret_cast<const uint4*>(x + at);
-      flags = {{true_bytes(four.x), true_bytes(four.y), true_bytes(four.z), true_bytes(four.w)}};
-    } else {
 #pragma unroll
-      for (int i = 0; i < bytes; ++i)
-        if (at + i < n && x[at + i] != 0) flags.word[i / 4] |= 0x80U << (i % 4 * 8);
+    for (int w = 0; w < words; ++w) {
+      const int at = word_begin(turn, w);
+      if constexpr (whole) {
+        flags.word[w] = true_bytes(*reinterpret_cast<const unsigned*>(from + at));
+      } else {
+#pragma unroll
+        for (int i = 0; i < of_word; ++i)
+          if (at + i < part.count && from[at + i] != 0) flags.word[w] |= 0x80U << (i * 8);
+      }
     }
     return flags;
   }
-  __device__ unsigned count() const {
-    unsigned sum = 0;
+  /// Of each word, in its byte: a warp's 128 fit.
+  __device__ unsigned counts() const {
+    unsigned each = 0;
 #pragma unroll
-    for (int w = 0; w < words; ++w) sum += __popc(word[w]);
-    return sum;
+    for (int w = 0; w < words; ++w) each |= __popc(word[w]) << (w * 8);
+    return each;
   }
-  __device__ bool operator[](int i) const { return word[i / 4] >> (i % 4 * 8) & 0x80U; }
+  __device__ bool at(int w, int i) const { return word[w] >> (i * 8) & 0x80U; }
 };
 
-/// Where this warp's flags of a turn begin, in the part.
-__device__ int warp_begin(int turn) {
-  return (turn * warps + static_cast<int>(threadIdx.x) / warp) * warp * bytes;
-}
+/// The sum of a word's bytes.
+__device__ unsigned sum_of_bytes(unsigned counts) { return __dp4a(counts, 0x01010101U, 0U); }
 
-template <bool aligned>
-__device__ void load_part(const uint8_t* x, int64_t n, Flags (&flags)[turns]) {
-  const int lane = static_cast<int>(threadIdx.x) % warp;
+template <bool whole>
+__device__ void load_part(const uint8_t* x, const Part& part, Flags (&flags)[turns]) {
 #pragma unroll
-  for (int turn = 0; turn < turns; ++turn)
-    flags[turn] =
-        Flags::load<aligned>(x, blockIdx.x * nonzero_part + warp_begin(turn) + lane * bytes, n);
+  for (int turn = 0; turn < turns; ++turn) flags[turn] = Flags::load<whole>(x, turn, part);
 }
 
 /// The sum of the values of this lane and of those before it.
@@ -79,15 +99,19 @@ __device__ T sum_up_to(T value) {
   return value;
 }
 
-template <bool aligned>
 __global__ void __launch_bounds__(threads)
-    count_kernel(const uint8_t* x, int64_t n, int64_t* counts) {
+    count_kernel(const uint8_t* x, int64_t n, bool aligned, int64_t* counts) {
+  const Part part(n, aligned);
   Flags flags[turns];
-  load_part<aligned>(x, n, flags);
+  if (part.whole) {
+    load_part<true>(x, part, flags);
+  } else {
+    load_part<false>(x, part, flags);
+  }
   let_next_launch_begin();
   unsigned count = 0;
 #pragma unroll
-  for (int turn = 0; turn < turns; ++turn) count += flags[turn].count();
+  for (int turn = 0; turn < turns; ++turn) count += sum_of_bytes(flags[turn].counts());
   count = device::block_reduce(count, device::Sum{}, 0U);
   if (threadIdx.x == 0) counts[blockIdx.x] = count;
 }
@@ -117,14 +141,14 @@ __global__ void __launch_bounds__(sum_threads) sum_counts_kernel(int64_t* before
 
 // What is lined up of a true element of a part, and what is stored of it as the i-th of all.
 
-/// Elements by their place in what a warp has at a time.
+/// Elements by their place in the part.
 struct Places {
   using Held = uint16_t;
-  static constexpr int together = bytes;  ///< elements of a thread at a time
-  template <bool aligned>
-  __device__ void load(int64_t, unsigned place, int64_t, Held (&held)[together]) const {
-#pragma unroll
-    for (int i = 0; i < together; ++i) held[i] = static_cast<Held>(place + i);
+  struct Raw {};
+  __device__ void load(const Part&, int, unsigned, Raw&) const {}
+  template <bool whole>
+  __device__ Held value(const Part&, const Raw&, int place, int i) const {
+    return static_cast<Held>(place + i);
   }
 };
 
@@ -179,81 +203,102 @@ struct AllCoordinates : Places {
 template <class U>
 struct Selected {
   using Held = U;
-  static constexpr int together = std::min(bytes, 64 / static_cast<int>(sizeof(U)));
   const U* x;
   U* to;
 
-  /// Those from `place` behind `begin` on, of n.
-  template <bool aligned>
-  __device__ void load(int64_t begin, unsigned place, int64_t n, U (&held)[together]) const {
-    constexpr int N = device::pack_size<U>;
-    const int64_t at = begin + place;
-    if (aligned && at + together <= n) {
-      const auto* from = reinterpret_cast<const uint4*>(x + at);
-#pragma unroll
-      for (int p = 0; p < together / N; ++p) {
-        const uint4 raw = __ldcs(from + p);
-        const auto& pack = reinterpret_cast<const device::Pack<U, N>&>(raw);
-#pragma unroll
-        for (int i = 0; i < N; ++i) held[p * N + i] = pack.at[i];
-      }
-    } else {
-#pragma unroll
-      for (int i = 0; i < together; ++i)
-        if (at + i < n) held[i] = x[at + i];
-    }
+  /// Those of a word, on their way.
+  struct alignas(std::min<size_t>(of_word * sizeof(U), 16)) Raw {
+    unsigned at[sizeof(U)];
+  };
+
+  /// Those from `place` of a whole part on, if any of their flags is set.
+  __device__ void load(const Part& part, int place, unsigned flags, Raw& raw) const {
+    if (flags != 0) raw = device::load_once(reinterpret_cast<const Raw*>(x + part.begin + place));
+  }
+  template <bool whole>
+  __device__ U value(const Part& part, const Raw& raw, int place, int i) const {
+    if constexpr (whole) return reinterpret_cast<const U*>(raw.at)[i];
+    return x[part.begin + place + i];
   }
   __device__ void store(int64_t i, int64_t, U value) const { to[i] = value; }
 };
 
-/// Blocks of a multiprocessor that registers must do for: any number where 64-bit divisions need
-/// them, else what the compiler thinks.
+/// Whether registers of three blocks of a multiprocessor do: single bytes take many, as 64 bits do.
 template <class Found>
-inline constexpr int least_blocks = std::is_same_v<Found, AllCoordinates<int64_t>> ? 1 : 0;
+constexpr bool fits_three() {
+  constexpr size_t held = sizeof(typename Found::Held);
+  return !std::is_same_v<Found, AllCoordinates<int64_t>> && held > 1 && held < 8;
+}
+
+/// What warps line up of a turn, and how much of each turn.
+template <class Found>
+struct LinedUp {
+  int counts[warp];
+  typename Found::Held of_warp[warps][warp * bytes];
+};
 
 /// Warps line what they have of a turn up in shared memory, and store it side by side.
-template <bool aligned, class Found>
-__global__ void __launch_bounds__(threads, least_blocks<Found>)
-    store_kernel(const uint8_t* x, int64_t n, const int64_t* before, Found found) {
-  using Held = typename Found::Held;
-  __shared__ int counts[warp];
-  __shared__ Held lined_up[warps][warp * bytes];
+template <bool whole, class Found>
+__device__ void store_part(const uint8_t* x, const Part& part, int64_t begin_of_part,
+                           const Found& found, LinedUp<Found>& lined_up) {
   const int lane = static_cast<int>(threadIdx.x) % warp;
   const int number = static_cast<int>(threadIdx.x) / warp;
   Flags flags[turns];
-  load_part<aligned>(x, n, flags);
-  int up_to[turns];
+  load_part<whole>(x, part, flags);
+  typename Found::Raw raw[2][words];  // of this turn and of the next
+  const auto load = [&](int turn) {
+    if constexpr (whole) {
+#pragma unroll
+      for (int w = 0; w < words; ++w)
+        found.load(part, word_begin(turn, w), flags[turn].word[w], raw[turn % 2][w]);
+    }
+  };
+  load(0);
+  unsigned up_to[turns];  ///< of each word, in its byte
 #pragma unroll
   for (int turn = 0; turn < turns; ++turn) {
-    up_to[turn] = static_cast<int>(sum_up_to(flags[turn].count()));
-    if (lane == warp - 1) counts[turn * warps + number] = up_to[turn];
+    up_to[turn] = sum_up_to(flags[turn].counts());
+    if (lane == warp - 1)
+      lined_up.counts[turn * warps + number] = static_cast<int>(sum_of_bytes(up_to[turn]));
   }
   __syncthreads();
-  const int of_lane = counts[lane];
+  const int of_lane = lined_up.counts[lane];
   const int in_front = static_cast<int>(sum_up_to(of_lane)) - of_lane;
-  const int64_t part_begin = blockIdx.x * nonzero_part;
-  const int64_t begin_of_part = before[blockIdx.x];
 #pragma unroll
   for (int turn = 0; turn < turns; ++turn) {
-    const int64_t first = part_begin + warp_begin(turn);
-    const auto here = static_cast<int>(flags[turn].count());
-    int at = up_to[turn] - here;
-    if (here > 0) {
+    const unsigned of_words = __shfl_sync(all_lanes, up_to[turn], warp - 1);
+    const unsigned here = up_to[turn] - flags[turn].counts();
+    if (turn + 1 < turns) load(turn + 1);
+    unsigned words_before = 0;
 #pragma unroll
-      for (int from = 0; from < bytes; from += Found::together) {
-        Held held[Found::together];
-        found.template load<aligned>(first, lane * bytes + from, n, held);
+    for (int w = 0; w < words; ++w) {
+      unsigned at = words_before + (here >> (w * 8) & 0xffU);
 #pragma unroll
-        for (int i = 0; i < Found::together; ++i)
-          if (flags[turn][from + i]) lined_up[number][at++] = held[i];
-      }
+      for (int i = 0; i < of_word; ++i)
+        if (flags[turn].at(w, i))
+          lined_up.of_warp[number][at++] =
+              found.template value<whole>(part, raw[turn % 2][w], word_begin(turn, w), i);
+      words_before += of_words >> (w * 8) & 0xffU;
     }
     __syncwarp();
-    const int count = __shfl_sync(all_lanes, up_to[turn], warp - 1);
+    const int count = static_cast<int>(words_before);
     const int begin = __shfl_sync(all_lanes, in_front, turn * warps + number);
     for (int i = lane; i < count; i += warp)
-      found.store(begin_of_part + begin + i, first, lined_up[number][i]);
+      found.store(begin_of_part + begin + i, part.begin, lined_up.of_warp[number][i]);
     __syncwarp();
+  }
+}
+
+template <class Found>
+__global__ void __launch_bounds__(threads, fits_three<Found>() ? 3 : 2)
+    store_kernel(const uint8_t* x, int64_t n, bool aligned, const int64_t* before, Found found) {
+  __shared__ LinedUp<Found> lined_up;
+  const Part part(n, aligned);
+  const int64_t begin = before[blockIdx.x];
+  if (part.whole) {
+    store_part<true>(x, part, begin, found, lined_up);
+  } else {
+    store_part<false>(x, part, begin, found, lined_up);
   }
 }
 
@@ -267,8 +312,7 @@ unsigned parts_of(const Tensor& x) { return grid_of("nonzero", ceil_div(x.numel(
 void count_nonzero(const Tensor& x, const Tensor& before, Stream stream) {
   const unsigned parts = parts_of(x);
   int64_t* const counts = before.data<int64_t>();
-  const auto kernel = aligned16(x) ? count_kernel<true> : count_kernel<false>;
-  kernel<<<parts, threads, 0, native(stream)>>>(flags_of(x), x.numel(), counts);
+  count_kernel<<<parts, threads, 0, native(stream)>>>(flags_of(x), x.numel(), aligned16(x), counts);
   BS_CUDA_CHECK_LAUNCH("nonzero");
   launch_early(sum_counts_kernel, 1, sum_threads, 0, stream, counts, int64_t{parts});
 }
@@ -278,9 +322,8 @@ namespace {
 template <class Found>
 void store(const Tensor& flags, const Tensor& before, const Found& found, bool aligned,
            Stream stream) {
-  const auto kernel = aligned ? store_kernel<true, Found> : store_kernel<false, Found>;
-  kernel<<<parts_of(flags), threads, 0, native(stream)>>>(flags_of(flags), flags.numel(),
-                                                          before.data<int64_t>(), found);
+  store_kernel<<<parts_of(flags), threads, 0, native(stream)>>>(
+      flags_of(flags), flags.numel(), aligned, before.data<int64_t>(), found);
   BS_CUDA_CHECK_LAUNCH("nonzero");
 }
 

@@ -64,6 +64,26 @@ TEST_CASE("masked_select of every dtype, in several parts") {
     }
 }
 
+TEST_CASE("masked_select where elements or flags begin between vectors") {
+  Reference x({50000}), mask({50000});
+  for (size_t i = 0; i < x.values.size(); ++i) {
+    x[i] = static_cast<double>(i * 7 % 200);
+    mask[i] = static_cast<double>(i * i % 5 < 2);
+  }
+  for (const DType dtype : {f64, f32, bf16, u8})
+    for (const auto& [of_x, of_mask] :
+         {std::pair<int64_t, int64_t>{0, 0}, {1, 0}, {0, 1}, {3, 2}, {16, 16}}) {
+      constexpr int64_t count = 3 * nonzero_part;
+      std::vector<double> expected;
+      for (int64_t i = 0; i < count; ++i)
+        if (mask[static_cast<size_t>(of_mask + i)] != 0)
+          expected.push_back(x[static_cast<size_t>(of_x + i)]);
+      const Tensor t = x.tensor(dtype, test_device()).slice(0, of_x, of_x + count);
+      const Tensor m = mask.tensor(boolean, test_device()).slice(0, of_mask, of_mask + count);
+      CHECK(values(masked_select(t, m)) == expected);
+    }
+}
+
 TEST_CASE("one_hot of every dtype, in whole vectors and others") {
   for (const DType dtype : {f64, f32, f16, bf16, i64, i32, u8, boolean})
     for (const DType number : {i64, i32})

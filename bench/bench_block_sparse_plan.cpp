@@ -14,6 +14,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace bs;
@@ -78,22 +79,34 @@ std::string text(const SddPlan& plan) {
                 std::lround(plan.time / 1000));
 }
 
-/// The plan of a product whose operands are contiguous, as text.
-std::string plan_of(const Layout& layout, const bench::Product& product, Factors factors) {
+/// A plan, as text, and how long it took to make.
+struct Planned {
+  std::string plan;
+  double seconds = std::numeric_limits<double>::infinity();
+};
+template <class Plan>
+Planned timed(const Plan& plan) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto made = plan();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  return {text(made), took.count()};
+}
+
+/// The plan of a product whose operands are contiguous.
+Planned plan_of(const Layout& layout, const bench::Product& product, Factors factors) {
   const Gpu gpu;
   const Transpose t = product.transpose;
   const int64_t depth = product.width, heads = layout.heads();
   if (product.op == "sdd") {
     const bool a_along = !t.a, b_along = t.b;
-    return text(plan_sdd(layout,
-                         {.factors = factors,
-                          .k = depth,
-                          .batch = product.batch,
-                          .a_along_k = a_along,
-                          .b_along_k = b_along,
-                          .a_turnable = a_along ? 0 : heads * layout.height() * depth,
-                          .b_turnable = b_along ? 0 : heads * layout.width() * depth},
-                         gpu, {}));
+    const SddShape shape{.factors = factors,
+                         .k = depth,
+                         .batch = product.batch,
+                         .a_along_k = a_along,
+                         .b_along_k = b_along,
+                         .a_turnable = a_along ? 0 : heads * layout.height() * depth,
+                         .b_turnable = b_along ? 0 : heads * layout.width() * depth};
+    return timed([&] { return plan_sdd(layout, shape, gpu, {}); });
   }
   // The transpose of A S is S^T A^T.
   const bool dsd = product.op == "dsd", along_k = dsd ? t.b : !t.a;
@@ -104,7 +117,7 @@ std::string plan_of(const Layout& layout, const bench::Product& product, Factors
                        .b_along_k = along_k,
                        .c_by_columns = !dsd,
                        .turnable = along_k};
-  return text(plan_dsd(layout, planned_shape(layout, shape, gpu, {}), gpu, {}));
+  return timed([&] { return plan_dsd(layout, planned_shape(layout, shape, gpu, {}), gpu, {}); });
 }
 
 Json read(const std::string& file) {
@@ -155,19 +168,12 @@ bench::Product product_of(const Json& figure) {
           .width = figure.find("cell")->find("width")->integer()};
 }
 
-/// The first plan of a product on a new layout.
-struct Planned {
-  std::string plan;
-  double seconds = std::numeric_limits<double>::infinity();  ///< the least of three
-};
+/// The first plan of a product on a new layout: the soonest of three.
 Planned plan_anew(const Layout& known, const bench::Product& product, Factors factors) {
   Planned best;
   for (int i = 0; i < 3; ++i) {
-    const LayoutPtr layout = Layout::from_mask(known.mask(), known.block());
-    const auto begin = std::chrono::steady_clock::now();
-    best.plan = plan_of(*layout, product, factors);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    best.seconds = std::min(best.seconds, took.count());
+    Planned now = plan_of(*Layout::from_mask(known.mask(), known.block()), product, factors);
+    if (now.seconds < best.seconds) best = std::move(now);
   }
   return best;
 }

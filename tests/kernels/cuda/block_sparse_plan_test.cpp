@@ -119,6 +119,21 @@ TEST_CASE("plan: once dense products pay they do for all greater densities") {
     }
 }
 
+TEST_CASE("plan: dense products are weighed where they take longer than launches") {
+  const auto path = [](int size, int64_t free, Factors factors, bool sdd) {
+    const LayoutPtr layout = random_layout(size, 8, .9);
+    return sdd ? plan_sdd(*layout, {.factors = factors, .k = free}, {}, {}).path
+               : plan_dsd(*layout, {.factors = factors, .n = free}, {}, {}).path;
+  };
+  for (const bool sdd : {false, true})
+    for (const Factors factors : {Factors::half, Factors::tf32, Factors::split}) {
+      CHECK(path(4096, 1024, factors, sdd) == Path::dense);
+      CHECK(path(512, 512, factors, sdd) == Path::tiled);
+    }
+  // Few columns are few tiles, each of which takes the whole depth.
+  CHECK(path(4096, 64, Factors::split, false) == Path::tiled);
+}
+
 TEST_CASE("plan: dense products begin to pay about where they were measured to") {
   struct Row {
     Factors factors;

@@ -111,10 +111,6 @@ inline constexpr double most_reads = 2.5;
  *  without the second one zipf 1.25 (the same). */
 inline constexpr double least_fresh = .25, least_common = 1.5;
 
-/** @brief Multiply-adds below which a dense product is not weighed: neither way fills the GPU. From
- *  there on sdd of 4096 by 256 takes .63 to .94 of the time ("Which fitted numbers can go", an
- * H200). */
-inline constexpr double least_work = 4e9;
 /** @brief What cuBLAS takes longer for TF32 where neither operand has the depth along its lines:
  * 520 us, not 322 ("How many block rows of 32 should share", an H100). */
 inline constexpr double more_across = .6;

@@ -12,14 +12,12 @@ RowBits::RowBits(const LayoutRows& from) {
   size_t count = 0;
   for (size_t row = 0; row < rows; ++row) {
     offsets_[row] = count;
-    RowWord last{.word = -1, .first = 0, .bits = 0};
+    RowWord last{.word = -1, .bits = 0};
     for (int32_t i = from.offsets[row]; i < from.offsets[row + 1]; ++i) {
       const int32_t word = from.col[i] / 64;  // without a branch, which none would foresee
       const bool next = word != last.word;
       count += next ? 1 : 0;
-      last = {.word = word,
-              .first = next ? i : last.first,
-              .bits = (next ? 0 : last.bits) | uint64_t{1} << from.col[i] % 64};
+      last = {.word = word, .bits = (next ? 0 : last.bits) | uint64_t{1} << from.col[i] % 64};
       words_[count - 1] = last;
     }
   }

@@ -31,11 +31,7 @@ struct LayoutRows {
 /** @brief What a row has of 64 columns. */
 struct RowWord {
   int32_t word;   ///< its number: columns from 64 * word on
-  int32_t first;  ///< place of its first block in LayoutRows
   uint64_t bits;  ///< not 0
-
-  /// Place of the block of a column that is there.
-  int32_t place(uint64_t bit) const { return first + std::popcount(bits & (bit - 1)); }
 };
 
 /** @brief The rows of op(S) of all heads, without words that are 0: O(nnz) memory and time. */

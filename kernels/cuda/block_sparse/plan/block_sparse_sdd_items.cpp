@@ -33,11 +33,19 @@ std::vector<device::SddRange> whole_ranges(const Strips& strips) {
   return whole;
 }
 
+std::vector<double> sdd_costs(const std::vector<device::SddRange>& items, int lines, int block,
+                              const WarpgroupTile& tile, const Gpu& gpu) {
+  std::vector<double> costs;
+  costs.reserve(items.size());
+  for (const device::SddRange& item : items)
+    costs.push_back(sdd_step(lines + item.count * block, tile.cols, gpu));
+  return costs;
+}
+
 SddItems list_sdd(const std::vector<device::SddRange>& strips, int lines, int block,
                   const WarpgroupTile& tile, const Gpu& gpu) {
   SddItems items{.ranges = cut_ranges(strips, tile.sdd_cols(block))};
-  for (const device::SddRange& range : items.ranges)
-    items.costs.push_back(sdd_step(lines + range.count * block, tile.cols, gpu));
+  items.costs = sdd_costs(items.ranges, lines, block, tile, gpu);
   return items;
 }
 

@@ -19,8 +19,11 @@ struct SddItems {
 std::vector<device::SddRange> cut_ranges(const std::vector<device::SddRange>& ranges, int most);
 /** @brief All columns of each strip. */
 std::vector<device::SddRange> whole_ranges(const Strips& strips);
-/** @brief The items of strips for a tile of the kernels, with what they cost.
+/** @brief What items cost with a tile of the kernels.
  *  @param[in] lines that the rows of a strip take of L2 a step */
+std::vector<double> sdd_costs(const std::vector<device::SddRange>& items, int lines, int block,
+                              const WarpgroupTile& tile, const Gpu& gpu);
+/** @brief The items of strips for a tile of the kernels, with what they cost. */
 SddItems list_sdd(const std::vector<device::SddRange>& strips, int lines, int block,
                   const WarpgroupTile& tile, const Gpu& gpu);
 /** @brief Orders the items of list_sdd so that those that run at once read few lines of A and B. A

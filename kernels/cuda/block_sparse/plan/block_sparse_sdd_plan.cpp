@@ -70,21 +70,21 @@ class Items {
     return (sum_ * static_cast<double>(steps_) + ends) * static_cast<double>(d_.shape.batch) /
            d_.gpu.multiprocessors;
   }
-  /// When they are; and how items are cut, where that is sooner.
-  std::pair<double, WorkPieces> schedule() const {
+  /// When they are; and how items are cut, where that is sooner, and before `limit`.
+  std::pair<double, WorkPieces> schedule(double limit = never) const {
     const auto count = static_cast<int64_t>(costs_.size()) * d_.shape.batch;
     if (count == 0 || !d_.few(count)) return {least_time(), {}};
     const int workers = d_.gpu.multiprocessors;
     std::vector<int64_t> whole;
+    whole.reserve(static_cast<size_t>(count));
     for (int64_t i = 0; i < d_.shape.batch; ++i)
       for (const double cost : costs_)
         whole.push_back(std::llround(static_cast<double>(steps_) * cost) + end_);
     const auto time = static_cast<double>(time_to_finish(whole, workers));
-    WorkPieces cut =
-        split_work(std::vector<int32_t>(whole.size(), static_cast<int32_t>(steps_)), workers, of_);
-    const auto cut_time = static_cast<double>(cut.time);
-    if (cut.pieces.empty() || cut_time >= time) return {time, {}};
-    return {cut_time, std::move(cut)};
+    WorkPieces cut = split_work(std::vector<int32_t>(whole.size(), static_cast<int32_t>(steps_)),
+                                workers, of_, std::min(time, limit));
+    if (cut.pieces.empty()) return {time, {}};
+    return {static_cast<double>(cut.time), std::move(cut)};
   }
 
  private:
@@ -135,13 +135,13 @@ class WarpgroupSddPlanner {
 
   /// Makes a plan of these items, whole or cut, if it is done before the best one so far. `extra`
   /// is the time that it takes before. Returns whether it is.
-  bool weigh(SddItems&& items, SddForm form, double extra) {
-    const Items all = timed(std::move(items.costs), form);
+  bool weigh(const SddItems& items, SddForm form, double extra) {
+    const Items all = timed(items.costs, form);
     if (all.least_time() + extra >= best_.time || !d_.wants(form)) return false;
-    auto [time, split] = all.schedule();
+    auto [time, split] = all.schedule(best_.time - extra);
     if (time + extra >= best_.time) return false;
     best_.form = form;
-    best_.ranges = std::move(items.ranges);
+    best_.ranges = items.ranges;
     best_.split = std::move(split);
     best_.turns_a = best_.turns_b = false;
     best_.time = time + extra;
@@ -186,11 +186,11 @@ class WarpgroupSddPlanner {
     const double copying = copy_time(2 * static_cast<double>(copied_), d_.gpu);
     bool better = false;
     for (const SddForm form : {SddForm{.gathered = true}, {.narrow = true, .gathered = true}}) {
-      const auto items = [&](int of_rows) {
-        return list_sdd(strips.ranges, of_rows, d_.block(), tile(form), d_.gpu);
-      };
-      better = weigh(items(lines), form, 0) || better;
-      if (lines > gathered_rows && copied_ > 0 && weigh(items(gathered_rows), form, copying))
+      SddItems items = list_sdd(strips.ranges, lines, d_.block(), tile(form), d_.gpu);
+      better = weigh(items, form, 0) || better;
+      if (lines == gathered_rows || copied_ == 0) continue;
+      items.costs = sdd_costs(items.ranges, gathered_rows, d_.block(), tile(form), d_.gpu);
+      if (weigh(items, form, copying))
         (transposed_ ? best_.turns_b : best_.turns_a) = better = true;
     }
     if (better) gathered_ = std::move(strips);

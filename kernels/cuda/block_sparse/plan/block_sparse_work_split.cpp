@@ -183,7 +183,8 @@ int64_t time_of(const std::vector<Alike>& cut, const SplitCosts& of, int workers
 }
 
 /// split_work of items in the order of their lengths.
-WorkPieces split_sorted(const std::vector<int32_t>& lengths, int workers, const SplitCosts& of) {
+WorkPieces split_sorted(const std::vector<int32_t>& lengths, int workers, const SplitCosts& of,
+                        double limit) {
   std::vector<int64_t> costs(lengths.size());
   std::transform(lengths.begin(), lengths.end(), costs.begin(),
                  [&](int32_t length) { return cost(of, length, 1, true); });
@@ -209,7 +210,7 @@ WorkPieces split_sorted(const std::vector<int32_t>& lengths, int workers, const 
       time = own;
     }
   }
-  if (best.most == 0) return {.time = whole};
+  if (best.most == 0 || static_cast<double>(time) >= limit) return {.time = whole};
   WorkPieces work = number_parts(make_pieces(lengths, best), lengths.size());
   work.time = time;
   return work;
@@ -217,7 +218,8 @@ WorkPieces split_sorted(const std::vector<int32_t>& lengths, int workers, const 
 
 }  // namespace
 
-WorkPieces split_work(const std::vector<int32_t>& lengths, int workers, const SplitCosts& of) {
+WorkPieces split_work(const std::vector<int32_t>& lengths, int workers, const SplitCosts& of,
+                      double limit) {
   std::vector<int32_t> order(lengths.size()), sorted;
   std::iota(order.begin(), order.end(), 0);
   const auto length = [&](int32_t item) { return lengths[static_cast<size_t>(item)]; };
@@ -225,7 +227,7 @@ WorkPieces split_work(const std::vector<int32_t>& lengths, int workers, const Sp
     std::stable_sort(order.begin(), order.end(),
                      [&](int32_t a, int32_t b) { return length(a) > length(b); });
   std::transform(order.begin(), order.end(), std::back_inserter(sorted), length);
-  WorkPieces work = split_sorted(sorted, workers, of);
+  WorkPieces work = split_sorted(sorted, workers, of, limit);
   for (device::WorkPiece& piece : work.pieces) piece.item = order[static_cast<size_t>(piece.item)];
   return work;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -56,8 +57,10 @@ struct SplitCosts {
  *  and so on; or else only those that whole rounds of items leave over. So parts that run at
  *  once walk the same stretches of the depth, and find in the L2 cache what others have read: cut
  *  as stream-K does, at any step, sdd was slower than whole.
- *  @param[in] lengths of the items */
-WorkPieces split_work(const std::vector<int32_t>& lengths, int workers, const SplitCosts& costs);
+ *  @param[in] lengths of the items
+ *  @param[in] limit none are listed that are done no sooner */
+WorkPieces split_work(const std::vector<int32_t>& lengths, int workers, const SplitCosts& costs,
+                      double limit = std::numeric_limits<double>::infinity());
 
 /** @brief The same of items that whole ones are taken of in the order of their numbers, not the
  *  longest first: parts come first, and whole items that are longer than a sixteenth of a worker's

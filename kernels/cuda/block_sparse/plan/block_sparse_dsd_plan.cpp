@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -237,9 +238,8 @@ std::vector<int32_t> sorted_lines(const Layout& layout, bool transposed) {
   for (int i = 0; i < from.heads * from.rows; ++i)
     blocks[static_cast<size_t>(i % from.rows)] += from.offsets[i + 1] - from.offsets[i];
   std::iota(lines.begin(), lines.end(), 0);
-  std::stable_sort(lines.begin(), lines.end(), [&](int32_t a, int32_t b) {
-    return blocks[static_cast<size_t>(a)] > blocks[static_cast<size_t>(b)];
-  });
+  std::ranges::stable_sort(lines, std::greater{},
+                           [&](int32_t line) { return blocks[static_cast<size_t>(line)]; });
   return lines;
 }
 

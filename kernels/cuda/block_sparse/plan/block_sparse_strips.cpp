@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <numeric>
 #include <span>
 #include <vector>
@@ -191,16 +192,12 @@ std::vector<int32_t> strip_offsets(const LayoutRows& from, const RowBits& bits,
 }
 
 /// The strips of each head, the longest first.
-std::vector<int32_t> sorted_strips(const std::vector<int32_t>& offsets, int strips) {
-  std::vector<int32_t> order(offsets.size() - 1);
+std::vector<int32_t> sorted_strips(const Strips& strips) {
+  std::vector<int32_t> order(strips.offsets.size() - 1);
   std::iota(order.begin(), order.end(), 0);
-  const auto length = [&](int32_t strip) {
-    const auto s = static_cast<size_t>(strip);
-    return offsets[s + 1] - offsets[s];
-  };
-  for (auto begin = order.begin(); begin != order.end(); begin += strips)
-    std::stable_sort(begin, begin + strips,
-                     [&](int32_t a, int32_t b) { return length(a) > length(b); });
+  for (auto begin = order.begin(); begin != order.end(); begin += strips.count)
+    std::ranges::stable_sort(begin, begin + strips.count, std::greater{},
+                             [&](int32_t strip) { return strips.length(strip); });
   return order;
 }
 
@@ -230,7 +227,7 @@ Strips make_strips(const Layout& layout, const StripShape& shape) {
                 .count = static_cast<int>(ceil_div(from.rows, shape.side))};
   if (shape.gathered) strips.rows = alike_rows(layout, shape.transposed, shape.side);
   strips.offsets = strip_offsets(from, *row_bits_of(layout, shape.transposed), strips);
-  strips.order = sorted_strips(strips.offsets, strips.count);
+  strips.order = sorted_strips(strips);
   return strips;
 }
 

@@ -2,6 +2,7 @@
 #include <bs/lib/integers.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <numeric>
 #include <utility>
@@ -120,8 +121,8 @@ class Workers {
 
 /// Puts the longest pieces first, and numbers the parts of each item as they then come.
 WorkPieces number_parts(Pieces pieces, size_t items) {
-  std::stable_sort(pieces.begin(), pieces.end(),
-                   [](const auto& a, const auto& b) { return a.end - a.begin > b.end - b.begin; });
+  std::ranges::stable_sort(pieces, std::greater{},
+                           [](const device::WorkPiece& piece) { return piece.end - piece.begin; });
   std::vector<int> parts(items), slots(items);
   for (device::WorkPiece& piece : pieces) piece.part = parts[static_cast<size_t>(piece.item)]++;
   WorkPieces work;
@@ -151,6 +152,15 @@ int64_t time_to_finish(std::span<const int64_t> costs, int workers) {
 
 namespace {
 
+/// When items are done that are taken whole in their order.
+template <class Items, class Length>
+int64_t time_of_whole(const Items& items, const Length& length, const SplitCosts& of, int workers) {
+  std::vector<int64_t> costs;
+  costs.reserve(items.size());
+  for (const auto& item : items) costs.push_back(cost(of, length(item), 1, true));
+  return time_to_finish(costs, workers);
+}
+
 /// When number_parts' pieces are done.
 int64_t time_of(const std::vector<Alike>& cut, const SplitCosts& of, int workers) {
   /// Some pieces of equal length of each of so many items; whether the last one is an item's last.
@@ -164,8 +174,7 @@ int64_t time_of(const std::vector<Alike>& cut, const SplitCosts& of, int workers
     if (more > 0) runs.push_back({length / parts + 1, parts, more, items, false});
     runs.push_back({length / parts, parts, parts - more, items, true});
   }
-  std::stable_sort(runs.begin(), runs.end(),
-                   [](const Run& a, const Run& b) { return a.length > b.length; });
+  std::ranges::stable_sort(runs, std::greater{}, &Run::length);
   Workers pool(workers);
   for (const Run& run : runs) {
     const int64_t inner = cost(of, run.length, run.parts, false);
@@ -185,10 +194,7 @@ int64_t time_of(const std::vector<Alike>& cut, const SplitCosts& of, int workers
 /// split_work of items in the order of their lengths.
 WorkPieces split_sorted(const std::vector<int32_t>& lengths, int workers, const SplitCosts& of,
                         double limit) {
-  std::vector<int64_t> costs(lengths.size());
-  std::transform(lengths.begin(), lengths.end(), costs.begin(),
-                 [&](int32_t length) { return cost(of, length, 1, true); });
-  const int64_t whole = time_to_finish(costs, workers);
+  const int64_t whole = time_of_whole(lengths, std::identity{}, of, workers);
   if (lengths.empty()) return {.time = whole};
   int64_t time = whole;
   Cut best;
@@ -224,8 +230,7 @@ WorkPieces split_work(const std::vector<int32_t>& lengths, int workers, const Sp
   std::iota(order.begin(), order.end(), 0);
   const auto length = [&](int32_t item) { return lengths[static_cast<size_t>(item)]; };
   if (!std::is_sorted(lengths.rbegin(), lengths.rend()))
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int32_t a, int32_t b) { return length(a) > length(b); });
+    std::ranges::stable_sort(order, std::greater{}, length);
   std::transform(order.begin(), order.end(), std::back_inserter(sorted), length);
   WorkPieces work = split_sorted(sorted, workers, of, limit);
   for (device::WorkPiece& piece : work.pieces) piece.item = order[static_cast<size_t>(piece.item)];
@@ -233,14 +238,8 @@ WorkPieces split_work(const std::vector<int32_t>& lengths, int workers, const Sp
 }
 
 WorkPieces split_in_order(const std::vector<int32_t>& lengths, int workers, const SplitCosts& of) {
-  const auto time_of_order = [&](const auto& items, const auto& length) {
-    std::vector<int64_t> costs(items.size());
-    std::transform(items.begin(), items.end(), costs.begin(),
-                   [&](const auto& item) { return cost(of, length(item), 1, true); });
-    return time_to_finish(costs, workers);
-  };
   const int64_t sum = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
-  const int64_t whole = time_of_order(lengths, [](int32_t length) { return length; });
+  const int64_t whole = time_of_whole(lengths, std::identity{}, of, workers);
   const auto items = static_cast<int64_t>(lengths.size());
   const int64_t even = (of.step * sum + of.tile * items) / workers + of.list;
   if (!pays(even, whole)) return {.time = whole};
@@ -256,10 +255,11 @@ WorkPieces split_in_order(const std::vector<int32_t>& lengths, int workers, cons
   }
   Pieces sorted = make_pieces(lengths, {.first = lengths.size()});
   for (device::WorkPiece& piece : sorted) piece.parts = 1;
-  std::stable_sort(sorted.begin(),
-                   std::stable_partition(sorted.begin(), sorted.end(), begins_early),
-                   [](const auto& a, const auto& b) { return a.end > b.end; });
-  const int64_t own = time_of_order(sorted, [](const auto& piece) { return piece.end; }) + of.list;
+  const auto length = [](const device::WorkPiece& piece) { return piece.end; };  // of a whole one
+  std::ranges::stable_sort(sorted.begin(),
+                           std::stable_partition(sorted.begin(), sorted.end(), begins_early),
+                           std::greater{}, length);
+  const int64_t own = time_of_whole(sorted, length, of, workers) + of.list;
   if (!pays(own, whole)) return {.time = whole};
   return {.pieces = std::move(sorted), .time = own};
 }

@@ -21,6 +21,15 @@ inline int team_for(size_t windows, int64_t blocks) {
   return windows > 1 && blocks >= least_shared ? threads() : 1;
 }
 
+/** @brief Cuts rows or columns into windows of `most` at most, each about as large:
+ *  f(begin, end). */
+template <class F>
+void for_windows(int size, int most, const F& f) {
+  const int64_t windows = ceil_div(size, most);
+  for (int64_t i = 0; i < windows; ++i)
+    f(static_cast<int>(size * i / windows), static_cast<int>(size * (i + 1) / windows));
+}
+
 /** @brief 64 x 64 bits: number j of word i. */
 using BitSquare = std::array<uint64_t, 64>;
 /** @brief Exchanges i and j: of halves, of their halves, and so on. */

@@ -263,19 +263,13 @@ GatheredStrips list_strips(const Gathered& all, int strip_rows, int threads,
 /// The windows of all heads, of one after the other, each about as large; of `most_wide` block
 /// columns at most.
 std::vector<Window> windows_of(const LayoutRows& from, int block, int most_wide) {
-  const auto parts = [](int size, int most) { return (size + most - 1) / most; };
-  const auto part = [](int size, int i, int of) {
-    return static_cast<int>(int64_t{size} * i / of);
-  };
-  const int tall = parts(from.rows, most_height / block);
-  const int wide = parts(from.cols, most_wide);
   std::vector<Window> windows;
-  for (int head = 0; head < from.heads; ++head)
-    for (int i = 0; i < tall; ++i)
-      for (int j = 0; j < wide; ++j)
-        windows.push_back({head * from.rows + part(from.rows, i, tall),
-                           head * from.rows + part(from.rows, i + 1, tall),
-                           part(from.cols, j, wide), part(from.cols, j + 1, wide)});
+  for (int row = 0; row < from.heads * from.rows; row += from.rows)
+    for_windows(from.rows, most_height / block, [&](int begin, int end) {
+      for_windows(from.cols, most_wide, [&](int col, int end_col) {
+        windows.push_back({row + begin, row + end, col, end_col});
+      });
+    });
   return windows;
 }
 

@@ -23,11 +23,9 @@ struct Window {
 };
 
 std::vector<Window> windows_of(int heads, int strips, int most) {
-  const auto parts = static_cast<int>(ceil_div(strips, most));
-  const auto part = [&](int i) { return static_cast<int>(int64_t{strips} * i / parts); };
   std::vector<Window> windows;
   for (int head = 0; head < heads; ++head)
-    for (int i = 0; i < parts; ++i) windows.push_back({head, part(i), part(i + 1)});
+    for_windows(strips, most, [&](int begin, int end) { windows.push_back({head, begin, end}); });
   return windows;
 }
 

@@ -14,10 +14,11 @@ RowBits::RowBits(const LayoutRows& from) {
     offsets_[row] = count;
     RowWord last{.word = -1, .bits = 0};
     for (int32_t i = from.offsets[row]; i < from.offsets[row + 1]; ++i) {
-      const int32_t word = from.col[i] / 64;  // without a branch, which none would foresee
-      const bool next = word != last.word;
-      count += next ? 1 : 0;
-      last = {.word = word, .bits = (next ? 0 : last.bits) | uint64_t{1} << from.col[i] % 64};
+      const auto col = static_cast<uint32_t>(from.col[i]);
+      const auto word = static_cast<int32_t>(col / 64);
+      const uint64_t next = word != last.word ? 1 : 0;  // no branch, which none would foresee
+      count += next;
+      last = {.word = word, .bits = (last.bits & (next - 1)) | uint64_t{1} << col % 64};
       words_[count - 1] = last;
     }
   }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -62,38 +63,47 @@ class AlikeRows {
    *             words in their order */
   template <class Bits>
   void put(int rows, const Bits& bits) {
-    for (int row = 0; row < rows; row += 64)
+    for (int row = 0; row < rows; row += 64) {
+      uint32_t* const ranks = ranks_.data() + row;
       for (int col = 0; col < cols_; col += 64) {
         BitSquare square{};
-        for (int i = 0; i < std::min(rows - row, 64); ++i)
-          square[static_cast<size_t>(i)] = bits(row + i, col / 64);
+        for (int i = 0; i < std::min(rows - row, 64); ++i) {
+          const uint64_t own = bits(row + i, col / 64);
+          square[static_cast<size_t>(i)] = own;
+          ranks[i] += most * static_cast<uint32_t>(std::popcount(own));
+        }
         transpose(square);
         Rows* const columns = columns_.data() + col;
         for (int i = 0; i < std::min(cols_ - col, 64); ++i)
           columns[i].words[row / 64] = square[static_cast<size_t>(i)];
       }
-    lengths_.add(columns_.size() / 8, [&](size_t i) { return columns_[i]; });
-    left_ = lengths_.counted();
+    }
+    for (int row = 0; row < rows; ++row) {
+      uint32_t& rank = ranks_[static_cast<size_t>(row)];
+      if (rank == 0) continue;
+      rank += static_cast<uint32_t>(most - 1 - row);
+      left_.put(row);
+    }
   }
-  /** @brief Takes the blocks of some rows out of some columns. */
+  /** @brief Takes the blocks of some rows out of some columns; shorten() tells how many. */
   void take(const Rows& rows, std::span<const uint16_t> cols) {
-    Counts taken;
-    taken.add(cols.size() / 8, [&](size_t i) {
-      Rows& column = columns_[static_cast<size_t>(cols[i])];
-      const Rows own{column.words & rows.words};
-      column.words ^= own.words;
-      return own;
-    });
-    lengths_.subtract(taken);
-    left_.words &= lengths_.counted().words;
+    for (const uint16_t col : cols) columns_[static_cast<size_t>(col)].words &= ~rows.words;
   }
-  void remove(int row) { left_.remove(row); }
+  void shorten(int row, int blocks) {
+    uint32_t& rank = ranks_[static_cast<size_t>(row)];
+    rank -= most * static_cast<uint32_t>(blocks);
+    if (rank < most) remove(row);
+  }
+  void remove(int row) {
+    ranks_[static_cast<size_t>(row)] = 0;
+    left_.remove(row);
+  }
 
   /** @brief The row that has most blocks, the first of such; -1: none has any. */
   int longest() const {
-    Rows best = left_;
-    lengths_.keep_greatest(best);
-    return best.first();
+    uint32_t best = 0;
+    for (const uint32_t rank : ranks_) best = std::max(best, rank);
+    return best == 0 ? -1 : most - 1 - static_cast<int>(best % most);
   }
   /** @brief The rows that can be chosen: they have a block, and were not removed. */
   const Rows& left() const { return left_; }
@@ -106,8 +116,10 @@ class AlikeRows {
  private:
   int cols_;
   std::vector<Rows> columns_;
-  Counts lengths_;  // of the rows
-  Rows left_;       // rows that can be chosen
+  Rows left_;  // rows that can be chosen
+  /// Of each of these, `most` for each block, and 1 for each row behind it: the greatest is that of
+  /// the longest row, the first of such.
+  std::array<uint32_t, most> ranks_{};
 };
 
 }  // namespace bs::cuda

@@ -113,22 +113,6 @@ class BitCounts {
     digits_[1] = twos;
     digits_[2] = fours;
   }
-  /// Takes away what others count, each number no more often than it was counted.
-  void subtract(const BitCounts& other) {
-    Words borrowed{};
-    for (size_t digit = 0; digit < used_; ++digit) {
-      const Words x = digits_[digit];
-      const Words y = digit < other.used_ ? other.digits_[digit] : Words{};
-      digits_[digit] = x ^ y ^ borrowed;
-      borrowed = (~x & (y | borrowed)) | (y & borrowed);
-    }
-  }
-  /// Those that were counted at all.
-  Set counted() const {
-    Set all;
-    for (size_t digit = 0; digit < used_; ++digit) all.words |= digits_[digit];
-    return all;
-  }
   /// Leaves of a set those that were counted most often. Word by word and without a branch: which
   /// digits decide is not foreseen, and to ask a vector whether it is empty takes longer. By two
   /// digits: what each step leaves, the next one waits for.

@@ -221,7 +221,9 @@ class Gatherer {
       Columns& left = left_[static_cast<size_t>(row)];
       const Columns own{left.words & cols.words};
       left.words ^= own.words;
-      blocks += own.size();
+      const int taken = own.size();
+      blocks += taken;
+      alike_.shorten(row, taken);
       rows.put(row);
     }
     alike_.take(rows, list(cols));

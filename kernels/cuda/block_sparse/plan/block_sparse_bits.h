@@ -114,38 +114,16 @@ class BitCounts {
     digits_[2] = fours;
   }
   /// Leaves of a set those that were counted most often. Word by word and without a branch: which
-  /// digits decide is not foreseen, and to ask a vector whether it is empty takes longer. By two
-  /// digits: what each step leaves, the next one waits for.
+  /// digits decide is not foreseen, and to ask a vector whether it is empty takes longer.
   void keep_greatest(Set& of) const {
-    constexpr size_t count = Set::count;
-    std::array<uint64_t, count> left, both, high;
-    for (size_t w = 0; w < count; ++w) left[w] = of.words[w];
-    size_t digit = used_;
-    for (; digit >= 2; digit -= 2) {
-      const Words &upper = digits_[digit - 1], &lower = digits_[digit - 2];
-      uint64_t any_both = 0, any_high = 0, any_low = 0;
-      for (size_t w = 0; w < count; ++w) {
-        high[w] = left[w] & upper[w];
-        both[w] = high[w] & lower[w];
-        any_both |= both[w];
-        any_high |= high[w];
-        any_low |= left[w] & lower[w];
-      }
-      const uint64_t not_both = any_both == 0 ? ~uint64_t{0} : 0;
-      const uint64_t not_high = any_high == 0 ? ~uint64_t{0} : 0;
-      const uint64_t not_low = any_low == 0 ? ~uint64_t{0} : 0;
-      for (size_t w = 0; w < count; ++w) {
-        const uint64_t of_high = both[w] | (high[w] & not_both);
-        const uint64_t of_low = left[w] & (lower[w] | not_low);
-        left[w] = of_high | (of_low & not_high);
-      }
-    }
-    if (digit == 1) {
+    std::array<uint64_t, Set::count> left, high;
+    for (size_t w = 0; w < left.size(); ++w) left[w] = of.words[w];
+    for (size_t digit = used_; digit-- > 0;) {
       uint64_t any = 0;
-      for (size_t w = 0; w < count; ++w) any |= left[w] & digits_[0][w];
-      for (size_t w = 0; w < count; ++w) left[w] &= any == 0 ? ~uint64_t{0} : digits_[0][w];
+      for (size_t w = 0; w < left.size(); ++w) any |= high[w] = left[w] & digits_[digit][w];
+      for (size_t w = 0; w < left.size(); ++w) left[w] = any == 0 ? left[w] : high[w];
     }
-    for (size_t w = 0; w < count; ++w) of.words[w] = left[w];
+    for (size_t w = 0; w < left.size(); ++w) of.words[w] = left[w];
   }
 
  private:

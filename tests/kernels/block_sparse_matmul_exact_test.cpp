@@ -312,6 +312,11 @@ TEST_CASE("block-sparse products: heads of unequal rows, few and deep, are dense
   }
 }
 
+TEST_CASE("block-sparse products: parts of few columns wait by the counters that a launch has") {
+  const int blocks = large_on_gpu(2048, 128) / 8;
+  check_heads_as_dense(Mask::random(2, blocks, blocks, 8, .3, 31), 64, 64, {}, f32);
+}
+
 TEST_CASE("block-sparse products: columns that come in pairs give what dense products do") {
   // Blocks of 32, where the dense operand has its depth along its lines: whole lines of it are two
   // blocks long. Some columns have no other beside them, and their number is odd or even.

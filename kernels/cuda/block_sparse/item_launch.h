@@ -29,6 +29,7 @@ void launch_items(const Kernel& kernel, const KernelLaunch& launch, Params& para
   WorkCounter counter;
   if constexpr (takes) {
     if (launch.persistent || split.count > 0) {
+      static_assert(WorkCounter::most >= most_counters);
       counter = WorkCounter(stream, launch.counters + launch.arrivals * split.slots);
       params.next = counter.get();
     }

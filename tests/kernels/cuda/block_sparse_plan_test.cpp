@@ -120,18 +120,13 @@ TEST_CASE("plan: once dense products pay they do for all greater densities") {
 }
 
 TEST_CASE("plan: dense products are weighed where they take longer than launches") {
-  const auto path = [](int size, int64_t free, Factors factors, bool sdd) {
-    const LayoutPtr layout = random_layout(size, 8, .9);
-    return sdd ? plan_sdd(*layout, {.factors = factors, .k = free}, {}, {}).path
-               : plan_dsd(*layout, {.factors = factors, .n = free}, {}, {}).path;
-  };
-  for (const bool sdd : {false, true})
-    for (const Factors factors : {Factors::half, Factors::tf32, Factors::split}) {
-      CHECK(path(4096, 1024, factors, sdd) == Path::dense);
-      CHECK(path(512, 512, factors, sdd) == Path::tiled);
+  for (const Factors factors : {Factors::half, Factors::tf32, Factors::split})
+    for (const int size : {4096, 512}) {
+      const LayoutPtr layout = random_layout(size, 8, .9);
+      const Path path = size == 4096 ? Path::dense : Path::tiled;
+      CHECK(plan_sdd(*layout, {.factors = factors, .k = 512}, {}, {}).path == path);
+      CHECK(plan_dsd(*layout, {.factors = factors, .n = 512}, {}, {}).path == path);
     }
-  // Few columns are few tiles, each of which takes the whole depth.
-  CHECK(path(4096, 64, Factors::split, false) == Path::tiled);
 }
 
 TEST_CASE("plan: dense products begin to pay about where they were measured to") {
@@ -169,6 +164,15 @@ TEST_CASE("plan: dense products begin to pay about where they were measured to")
     CHECK(!dense(row.sdd_sparse, true));
     CHECK(dense(row.sdd_dense, true));
   }
+}
+
+TEST_CASE("plan: parts have no more counters than a launch") {
+  const LayoutPtr layout = random_layout(2048, 8, .3);
+  for (const int64_t n : {64, 832})
+    for (const Factors factors : all_factors) {
+      const DsdPlan plan = plan_dsd(*layout, {.factors = factors, .n = n, .batch = 4}, {}, {});
+      CHECK((plan.path == Path::tiled ? 1 : 2) * plan.split.slots + 2 <= most_counters);
+    }
 }
 
 TEST_CASE("plan: dsd's pieces cover its items once, on any GPU") {

@@ -142,9 +142,11 @@ TEST_CASE("schedule: the longer a step takes, the finer are items cut") {
     before = parts;
   }
   CHECK(before >= 5);
-  // Sums of parts are given one memory, however large a part's are.
+  // Sums of parts are given one memory, however large a part's are, and a launch its counters.
   const auto memory = [](int64_t sums) { return split_costs(700, sums, {}).most_slots * sums; };
-  CHECK(memory(128 << 10) == memory(16 << 10));
+  CHECK(memory(128 << 10) == memory(256 << 10));
+  CHECK(split_costs(700, 1 << 10, {}).most_slots == 1023);
+  CHECK(split_costs(700, 1 << 10, {}, 1).most_slots == 2046);
 }
 
 TEST_CASE("schedule: of many items of sdd only those that whole rounds leave over are cut") {

@@ -47,15 +47,17 @@ inline double tf32_step(const Tf32Tile& tile, double lines, const Gpu& gpu, doub
   return std::max(multiplying, reading) + unhidden * std::min(multiplying, reading);
 }
 /** @brief Of kernels a step of which takes `step` and whose parts hand over `sums` bytes line by
- *  line through L2 ("Do cuts over the depth pay?", an H100). */
-inline SplitCosts split_costs(int step, int64_t sums, const Gpu& gpu) {
+ *  line through L2 ("Do cuts over the depth pay?", an H100). All sums have 64 MiB at most.
+ *  @param[in] counters of each part: that of a warpgroup, or of a CTA */
+inline SplitCosts split_costs(int step, int64_t sums, const Gpu& gpu, int counters = 2) {
   const int moved = nanoseconds(static_cast<double>(sums) / 128 * gpu.line());
   return {.step = step,
           .tile = 1400,
           .store = moved,
           .load = moved,
           .list = 3200,
-          .most_slots = static_cast<int>((int64_t{64} << 20) / sums)};
+          .most_slots = static_cast<int>(
+              std::min((int64_t{64} << 20) / sums, int64_t{most_counters - 2} / counters))};
 }
 /** @brief Of sdd on wgmma: sums come back to registers that are nearly all taken, of TF32 to half,
  *  at the rate of copies: once, or as twice ("What do parts of sdd cost?", an H100). At the rate of

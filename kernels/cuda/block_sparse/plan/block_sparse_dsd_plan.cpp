@@ -224,7 +224,7 @@ void plan_tiled(const Dsd& d, bool turns, bool cuts, DsdPlan& plan) {
   const TilePace pace =
       tile_pace(tile, x.factors, block, std::max(ceil_div(tiles, workers), int64_t{1}), d.gpu);
   const SplitCosts costs =
-      split_costs(pace.step, int64_t{tile.rows} * tile.cols * (size == 8 ? 8 : 4), d.gpu);
+      split_costs(pace.step, int64_t{tile.rows} * tile.cols * (size == 8 ? 8 : 4), d.gpu, 1);
   plan.split = split_in_order(tile_steps(d.layout, x, sorted_lines(d.layout, x.transposed),
                                          std::max(1, tile.depth / block), grid),
                               pace.resident * workers, costs);

@@ -31,6 +31,8 @@ struct WorkPieces {
 
 /// Of an item.
 inline constexpr int most_parts = 16;
+/// Counters of a launch: two of its own, and those by which parts wait for each other.
+inline constexpr int most_counters = 2048;
 
 /** @brief How long the parts of cut items take, in any one unit. */
 struct SplitCosts {
@@ -39,7 +41,7 @@ struct SplitCosts {
   int store = 0;       ///< the store of the sums of a part
   int load = 0;        ///< waiting for those of another part, and adding them
   int list = 0;        ///< that there are parts at all, which CTAs then take from a list
-  int most_slots = 0;  ///< parts of all items but one each: sums of 64 MiB
+  int most_slots = 0;  ///< parts of all items but one each
   int crowd = 0;       ///< with so many slots adding a part takes all of `load`; 0: with any
   int quiet_load = 0;  ///< with hardly any
 

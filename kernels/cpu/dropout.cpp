@@ -4,6 +4,8 @@
 #include <bs/kernels/distribution.h>
 #include <bs/kernels/dropout.h>
 
+#include <array>
+
 namespace bs::cpu {
 
 namespace {
@@ -28,9 +30,10 @@ void dropout(const Tensor& x, const Tensor& y, double p, RandomState state, int6
     const T* from = x.data<T>();
     T* to = y.data<T>();
     const auto piece = [=](const RandomWords& words, int64_t at, int64_t count) {
-      uint32_t word[4 * RandomWords::blocks];
+      constexpr size_t most = 4 * RandomWords::blocks;
+      uint32_t word[most];
       words.in_order(word);
-      RowBuffer<T> in(count), out(count);
+      RowBuffer<T, std::array<W, most>> in, out;  // an allocation takes longer than the rest
       const W* values = in.read(from + at, count);
       W* kept = out.target(to + at);
       drop(count, word, limit, values, scale, kept);

@@ -2,12 +2,10 @@
 /** @file Slots of a channel norm cut into parts, and what parts come to. */
 #include <bs/kernels/channel_norm.h>
 #include <bs/kernels/cpu/parallel.h>
-#include <bs/kernels/cpu/rows.h>
+#include <bs/kernels/cpu/row_pieces.h>
 #include <bs/lib/integers.h>
 
 #include <algorithm>
-#include <array>
-#include <type_traits>
 
 namespace bs::cpu {
 
@@ -40,22 +38,6 @@ void for_each_part(const ChannelSlots& s, F&& f) {
                  }
                });
 }
-
-/** @brief Elements of a row that are computed together: of a constant number, what is widened stays
- * in registers. */
-inline constexpr int64_t piece = 64;
-
-/** @brief Calls f(begin, length) for the pieces of a row; only the last length is not constant. */
-template <class F>
-void for_pieces(int64_t n, const F& f) {
-  int64_t begin = 0;
-  for (; begin + piece <= n; begin += piece) f(begin, std::integral_constant<int64_t, piece>{});
-  if (begin < n) f(begin, n - begin);
-}
-
-/** @brief A piece of a row of T as Wide<T>. */
-template <class T>
-using RowPieceBuffer = RowBuffer<T, std::array<Wide<T>, piece>>;
 
 /** @brief Sums of a part: one a column of its rows, or one of its plane. */
 template <class W, bool columns>

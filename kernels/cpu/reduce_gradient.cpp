@@ -1,8 +1,11 @@
 #include <bs/kernels/cpu/elementwise.h>
+#include <bs/kernels/cpu/parallel.h>
+#include <bs/kernels/cpu/row_pieces.h>
 #include <bs/kernels/cpu/vector_math.h>
 #include <bs/kernels/reduce_gradient.h>
 #include <bs/kernels/reduce_kinds.h>
 
+#include <cmath>
 #include <limits>
 
 namespace bs::cpu {
@@ -43,6 +46,31 @@ Tensor mean_of(const Tensor& x, const Tensor& mean, Stream stream) {
   return own;
 }
 
+template <class W>
+W norm_slope(W v, W norm, W d) {
+  return norm == 0 ? W(0) : v / norm * d;
+}
+
+/// dx = dy / norm x with one quotient for the row, where that is a normal number: elsewhere, as
+/// that of a gradient by a tiny norm, it would be infinite or of few bits.
+template <class T, class W>
+void norm_backward_row(const T* x, W norm, W dy, T* dx, int64_t n) {
+  const W share = dy / norm;
+  const bool is_normal = std::isnormal(share);
+  for_pieces(n, [&](int64_t at, auto count) {
+    RowPieceBuffer<T> in, out;
+    const W* const v = in.read(x + at, count);
+    W* const to = out.target(dx + at);
+    if (is_normal) {
+#pragma omp simd
+      for (int64_t i = 0; i < count; ++i) to[i] = v[i] * share;
+    } else {
+      for (int64_t i = 0; i < count; ++i) to[i] = norm_slope(v[i], norm, dy);
+    }
+    out.write(dx + at, count);
+  });
+}
+
 }  // namespace
 
 void var_backward(const Tensor& x, const Tensor& dy, const Tensor& mean, const Tensor& dx,
@@ -70,8 +98,22 @@ void extremum_backward(const Tensor& x, const Tensor& y, const Tensor& dy, const
 
 void vector_norm_backward(const Tensor& x, const Tensor& y, const Tensor& dy, const Tensor& dx,
                           Stream) {
-  const auto f = []<class W>(W v, W n, W d) { return n == 0 ? W(0) : v / n * d; };
-  run("vector_norm_backward", f, x, y, dy, dx);
+  const bool of_rows = x.rank() == 3 && x.size(1) >= piece && y.numel() == x.size(0) &&
+                       x.size(2) == 1 && x.is_contiguous();
+  if (!of_rows) {
+    const auto f = [](auto v, auto norm, auto d) { return norm_slope(v, norm, d); };
+    return run("vector_norm_backward", f, x, y, dy, dx);
+  }
+  visit_floating("vector_norm_backward", x.dtype(), [&]<class T>(Type<T>) {
+    using W = Wide<T>;
+    const int64_t n = x.size(1);
+    const T *from = x.data<T>(), *norms = y.data<T>(), *slopes = dy.data<T>();
+    T* const to = dx.data<T>();
+    parallel_for(x.size(0), elementwise_grain / n, [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r)
+        norm_backward_row(from + r * n, convert<W>(norms[r]), convert<W>(slopes[r]), to + r * n, n);
+    });
+  });
 }
 
 void logsumexp_backward(const Tensor& x, const Tensor& y, const Tensor& dy, const Tensor& dx,

@@ -174,10 +174,42 @@ TEST_CASE("gradients of reductions where values are not finite, or all equal") {
 }
 
 TEST_CASE("a norm of tiny elements has a gradient") {
-  const Tensor x = on_device(Tensor::from<float>({1e-30F, 0}, {1, 2}));
-  const Tensor y = on_device(Tensor::from<float>({1e-30F})),
-               dy = on_device(Tensor::from<float>({1e10F}));
-  const Reference dx = Reference::of(vector_norm_backward(x, y, dy, 2, Dims{1}, false));
-  CHECK(dx[0] == doctest::Approx(1e10));
-  CHECK(dx[1] == 0);
+  // Rows of few elements, and of many, for which one quotient serves where it is in range.
+  for (const int64_t n : {2, 64, 75})
+    for (const DType dtype : {f32, bf16}) {
+      CAPTURE(n);
+      Reference x({3, n}), y({3}), dy({3});
+      x[0] = 1e-30;
+      y.values = {1e-30, 1, 0};
+      x[static_cast<size_t>(n) + 1] = 1;
+      dy.values = {1e10, 0x1p-130, 1};  // quotients: infinite, subnormal, of nothing
+      const auto on = [&](const Reference& r) { return r.tensor(dtype, test_device()); };
+      const Reference dx =
+          Reference::of(vector_norm_backward(on(x), on(y), on(dy), 2, Dims{1}, false));
+      CHECK(dx[0] == doctest::Approx(1e10).epsilon(epsilon(dtype)));
+      for (size_t i = 1; i < dx.values.size(); ++i)
+        CHECK(dx[i] == (i == static_cast<size_t>(n) + 1 ? 0x1p-130 : 0));
+    }
+}
+
+TEST_CASE("a norm that is not finite gives such gradients, whatever a row's length") {
+  for (const int64_t n : {3, 64, 75})
+    for (const DType dtype : {f64, f32, f16, bf16}) {
+      CAPTURE(n);
+      Reference x({4, n});
+      for (double& v : x.values) v = 1;
+      const auto row = [&](int64_t r) { return static_cast<size_t>(r * n); };
+      x[row(0)] = infinity;
+      x[row(1)] = not_a_number;
+      Reference dy({4});
+      dy.values = {1, 1, not_a_number, infinity};
+      const auto on = [&](const Reference& r) { return r.tensor(dtype, test_device()); };
+      const Tensor norm = vector_norm(on(x), 2, Dims{1});
+      const Reference dx =
+          Reference::of(vector_norm_backward(on(x), norm, on(dy), 2, Dims{1}, false));
+      CHECK(std::isnan(dx[row(0)]));
+      CHECK(dx[row(0) + 1] == 0);
+      for (size_t i = row(1); i < row(3); ++i) CHECK(std::isnan(dx[i]));
+      for (size_t i = row(3); i < row(4); ++i) CHECK(dx[i] == infinity);
+    }
 }

@@ -106,7 +106,7 @@ struct Strip {
   bool is_held = false;         ///< whether these are so few that they are read at once
 };
 
-constexpr int64_t most_outputs = 4096, most_inputs = 16384;  ///< elements of a strip
+constexpr int64_t most_outputs = 2048, most_inputs = 8192;  ///< elements of a strip
 
 /// The rows of outputs from `first` on, before `end`: short rows of 16-bit types are converted
 /// together.

@@ -1,51 +1,18 @@
 #include <bs/kernels/cpu/parallel.h>
-#include <bs/kernels/cpu/rows.h>
+#include <bs/kernels/cpu/row_pieces.h>
 #include <bs/kernels/max_pool2d.h>
 #include <bs/lib/integers.h>
 
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <span>
 #include <type_traits>
 #include <vector>
 
 namespace bs::cpu {
 
 namespace {
-
-/// Windows of neighbouring channels, or of neighbouring columns of a plane: their best elements,
-/// and which those are; -1 before there is one.
-template <class W>
-struct Lanes {
-  static constexpr int64_t most = 128;
-  std::array<W, most> best;
-  std::array<int32_t, most> winner;
-
-  /// The first `count` lanes meet element `number` of their windows, which lie `step` apart.
-  template <class T>
-  void meet(int64_t count, const T* in, int64_t step, int32_t number) {
-    if constexpr (!std::is_same_v<T, W>) {  // conversions beside other work do not vectorise
-      std::array<W, most> wide;
-      widen(count, in, wide.data());
-      return meet(count, wide.data(), 1, number);
-    }
-#pragma omp simd
-    for (int64_t i = 0; i < count; ++i) {
-      const auto lane = static_cast<size_t>(i);
-      const auto v = static_cast<W>(in[i * step]);
-      const bool wins = (winner[lane] < 0) | (v > best[lane]) | (v != v);
-      best[lane] = wins ? v : best[lane];
-      winner[lane] = wins ? number : winner[lane];
-    }
-  }
-  template <class T>
-  void store(int64_t count, T* to, uint8_t* winners) const {
-    narrow(count, best.data(), to);
-    if (winners == nullptr) return;
-    for (int64_t i = 0; i < count; ++i)
-      winners[i] = static_cast<uint8_t>(winner[static_cast<size_t>(i)]);
-  }
-};
 
 /// The winners from `at` on, where there are some.
 uint8_t* from_winner(uint8_t* winners, int64_t at) {
@@ -59,27 +26,96 @@ int64_t place(int64_t at, int64_t r, int64_t stride, int64_t padding, int64_t di
   return i < extent ? i : -1;
 }
 
-/// Row p of windows over the channels of an image.
-template <class T, class W = Wide<T>>
-void pool_channels(const PoolWindows& o, const Shape& image, int64_t p, int64_t q, const T* in,
-                   T* to, uint8_t* winners) {
-  const int64_t h = image[1], w = image[2], channels = image[3];
-  Lanes<W> lanes;
-  for (int64_t at = 0; at < q * channels;
-       at += std::min(Lanes<W>::most, channels - at % channels)) {
-    const int64_t column = at / channels, c = at % channels;
-    const int64_t count = std::min(Lanes<W>::most, channels - c);
-    std::fill_n(lanes.winner.data(), count, -1);
-    for (int64_t r = 0; r < o.kernel.h; ++r) {
-      const int64_t y = place(p, r, o.stride.h, o.padding.h, o.dilation.h, h);
-      for (int64_t s = 0; s < o.kernel.w && y >= 0; ++s) {
-        const int64_t x = place(column, s, o.stride.w, o.padding.w, o.dilation.w, w);
-        if (x >= 0)
-          lanes.meet(count, in + (y * w + x) * channels + c, 1,
-                     static_cast<int32_t>(r * o.kernel.w + s));
-      }
+/// An element of a window.
+struct Tap {
+  int64_t from;  ///< its first channel, from the window's first element
+  int32_t number;
+};
+
+/// The elements of a window that lie in an image of channels: most windows have the same.
+class Taps {
+ public:
+  Taps(const PoolWindows& o, const Shape& image)
+      : o_(o), height_(image[1]), width_(image[2]), channels_(image[3]) {}
+
+  /// Those of window (p, column), whose first element is at `origin`.
+  std::span<const Tap> of(int64_t p, int64_t column, int64_t& origin) {
+    const int64_t top = p * o_.stride.h - o_.padding.h, left = column * o_.stride.w - o_.padding.w;
+    origin = (top * width_ + left) * channels_;
+    const Range rows(top, o_.kernel.h, o_.dilation.h, height_);
+    const Range columns(left, o_.kernel.w, o_.dilation.w, width_);
+    if (rows != rows_ || columns != columns_) list(rows, columns);
+    return {taps_.data(), count_};
+  }
+
+ private:
+  /// Elements [begin, end) of a window along an axis.
+  struct Range {
+    int64_t begin = 0, end = 0;
+
+    Range() = default;
+    Range(int64_t first, int64_t kernel, int64_t dilation, int64_t extent) : end(kernel) {
+      if (first < 0) begin = ceil_div(-first, dilation);
+      if (first + (kernel - 1) * dilation >= extent) end = ceil_div(extent - first, dilation);
     }
-    lanes.store(count, to + at, from_winner(winners, at));
+    bool operator==(const Range&) const = default;
+  };
+
+  void list(const Range& rows, const Range& columns) {
+    rows_ = rows;
+    columns_ = columns;
+    count_ = 0;
+    for (int64_t r = rows.begin; r < rows.end; ++r)
+      for (int64_t s = columns.begin; s < columns.end; ++s)
+        taps_[count_++] = {(r * o_.dilation.h * width_ + s * o_.dilation.w) * channels_,
+                           static_cast<int32_t>(r * o_.kernel.w + s)};
+  }
+
+  PoolWindows o_;
+  int64_t height_, width_, channels_;
+  Range rows_, columns_;
+  size_t count_ = 0;
+  std::array<Tap, 256> taps_;
+};
+
+/// The maxima of up to a piece of channels over the elements of a window.
+template <class T, class Count>
+void pool_piece(std::span<const Tap> window, const T* in, int64_t origin, Count count, T* to,
+                uint8_t* winners) {
+  using W = Wide<T>;
+  RowPieceBuffer<T> buffer;
+  alignas(64) std::array<W, piece> top;
+  alignas(64) std::array<int32_t, piece> winner;
+  top.fill(-std::numeric_limits<W>::infinity());
+  winner.fill(window[0].number);
+  for (const Tap tap : window) {  // a copy: by reference g++ chooses addresses, and gathers
+    const W* const v = buffer.read(in + (origin + tap.from), count);
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) {
+      const auto lane = static_cast<size_t>(i);
+      const bool wins = (v[i] > top[lane]) | (v[i] != v[i]);
+      top[lane] = wins ? v[i] : top[lane];
+      winner[lane] = wins ? tap.number : winner[lane];
+    }
+  }
+  narrow(count, top.data(), to);
+  if (winners == nullptr) return;
+  std::array<uint8_t, piece> numbers;
+  for (size_t i = 0; i < piece; ++i) numbers[i] = static_cast<uint8_t>(winner[i]);
+  std::copy_n(numbers.data(), count, winners);
+}
+
+/// Row p of windows over the channels of an image.
+template <class T>
+void pool_channels(Taps& taps, int64_t p, int64_t q, int64_t channels, const T* in, T* to,
+                   uint8_t* winners) {
+  for (int64_t column = 0; column < q; ++column) {
+    int64_t origin = 0;
+    const std::span<const Tap> window = taps.of(p, column, origin);
+    const int64_t at = column * channels;
+    for_pieces(channels, [&](int64_t c, auto count) {
+      pool_piece(window, in, origin + c, count, to + at + c, from_winner(winners, at + c));
+    });
   }
 }
 
@@ -157,13 +193,14 @@ void pool_vector(const PoolWindows& o, const PaddedRows<W>& rows, int64_t h, int
 template <class T, class W>
 void pool_plane(const PoolWindows& o, const PaddedRows<W>& rows, int64_t h, int64_t p, int64_t q,
                 T* to, uint8_t* winners) {
-  constexpr int64_t vector = PaddedRows<W>::vector;
-  Lanes<W> lanes;
-  for (int64_t at = 0; at < q; at += lanes.most) {
-    const int64_t count = std::min(lanes.most, q - at);
+  constexpr int64_t vector = PaddedRows<W>::vector, most = 128;
+  std::array<W, most> best;
+  std::array<int32_t, most> winner;
+  for (int64_t at = 0; at < q; at += most) {
+    const int64_t count = std::min(most, q - at);
     for (int64_t i = 0; i < count; i += vector) {
       const auto pool = [&](auto step) {
-        pool_vector(o, rows, h, p, at + i, step, lanes.best.data() + i, lanes.winner.data() + i);
+        pool_vector(o, rows, h, p, at + i, step, best.data() + i, winner.data() + i);
       };
       switch (o.stride.w) {
         case 1:
@@ -178,9 +215,11 @@ void pool_plane(const PoolWindows& o, const PaddedRows<W>& rows, int64_t h, int6
     }
     // Where nothing is larger than what lies outside, that may have won.
     for (int64_t i = 0; i < count; ++i)
-      if (lanes.best[static_cast<size_t>(i)] == -std::numeric_limits<W>::infinity())
-        lanes.winner[static_cast<size_t>(i)] = first_inside(o, p, at + i);
-    lanes.store(count, to + at, from_winner(winners, at));
+      if (best[static_cast<size_t>(i)] == -std::numeric_limits<W>::infinity())
+        winner[static_cast<size_t>(i)] = first_inside(o, p, at + i);
+    narrow(count, best.data(), to + at);
+    for (int64_t i = 0; i < count && winners != nullptr; ++i)
+      winners[at + i] = static_cast<uint8_t>(winner[static_cast<size_t>(i)]);
   }
 }
 
@@ -197,8 +236,9 @@ void max_pool2d(const PoolWindows& o, const Tensor& x, const Tensor& y, const Te
     const int64_t grain =
         std::max<int64_t>(1, elementwise_grain / (q * c * o.kernel.h * o.kernel.w));
     const auto channels = [&](int64_t begin, int64_t end) {
+      Taps taps(o, x.shape());
       for (int64_t line = begin; line < end; ++line)
-        pool_channels(o, x.shape(), line % p, q, from + line / p * of_image, to + line * q * c,
+        pool_channels(taps, line % p, q, c, from + line / p * of_image, to + line * q * c,
                       from_winner(winners, line * q * c));
     };
     const auto planes = [&](int64_t begin, int64_t end) {
@@ -256,6 +296,33 @@ void hand_out(const Places& places, int64_t channels, const W* slopes, const uin
   }
 }
 
+/// The same for a piece of channels of a window: each of its elements takes in what it won.
+template <class W>
+void hand_out_piece(std::span<const Tap> window, int64_t origin, const W* slopes,
+                    const uint8_t* numbers, W* sums) {
+  alignas(64) std::array<int32_t, piece> winner;
+  for (size_t i = 0; i < piece; ++i) winner[i] = numbers[i];
+  for (const Tap tap : window) {
+    W* const to = sums + (origin + tap.from);
+#pragma omp simd
+    for (size_t i = 0; i < piece; ++i) to[i] += winner[i] == tap.number ? slopes[i] : W{0};
+  }
+}
+
+/// The same of an image whose channels are whole pieces.
+template <class W>
+void hand_out(const PoolWindows& o, const Shape& outputs, const Shape& image, const W* slopes,
+              const uint8_t* numbers, W* sums) {
+  Taps taps(o, image);
+  for (int64_t p = 0; p < outputs[1]; ++p)
+    for (int64_t column = 0; column < outputs[2]; ++column) {
+      int64_t origin = 0;
+      const std::span<const Tap> window = taps.of(p, column, origin);
+      for (int64_t c = 0; c < outputs[3]; c += piece, slopes += piece, numbers += piece)
+        hand_out_piece(window, origin + c, slopes, numbers, sums);
+    }
+}
+
 }  // namespace
 
 void max_pool2d_backward(const PoolWindows& o, const Tensor& dy, const Tensor& winner,
@@ -267,6 +334,8 @@ void max_pool2d_backward(const PoolWindows& o, const Tensor& dy, const Tensor& w
     const auto* winners = winner.data<uint8_t>();
     T* to = dx.data<T>();
     const Places places(o, dy, dx);
+    // Larger windows take fewer steps channel by channel.
+    const bool by_pieces = channels % piece == 0 && o.kernel.h * o.kernel.w <= 9;
     parallel_for(images, std::max<int64_t>(1, elementwise_grain / size),
                  [&](int64_t begin, int64_t end) {
                    RowBuffer<T> image(size), slopes(outputs);
@@ -275,8 +344,13 @@ void max_pool2d_backward(const PoolWindows& o, const Tensor& dy, const Tensor& w
                      std::fill_n(sums, size, 0);
                      const auto* in = slopes.read(from + n * outputs, outputs);
                      const uint8_t* numbers = winners + n * outputs;
-                     channels == 1 ? hand_out(places, in, numbers, sums)
-                                   : hand_out(places, channels, in, numbers, sums);
+                     if (by_pieces) {
+                       hand_out(o, dy.shape(), dx.shape(), in, numbers, sums);
+                     } else if (channels == 1) {
+                       hand_out(places, in, numbers, sums);
+                     } else {
+                       hand_out(places, channels, in, numbers, sums);
+                     }
                      image.write(to + n * size, size);
                    }
                  });

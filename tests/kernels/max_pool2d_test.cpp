@@ -128,10 +128,13 @@ TEST_CASE("max_pool2d finds the same values and winners in planes and in channel
       {.kernel = {2, 2}, .stride = {2, 1}, .padding = {1, 0}},
       {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}},
       {.kernel = {2, 4}, .stride = {1, 1}, .padding = {1, 2}},
-      {.kernel = {2, 5}, .stride = {3, 3}, .padding = {0, 2}, .dilation = {2, 2}}};
+      {.kernel = {2, 5}, .stride = {3, 3}, .padding = {0, 2}, .dilation = {2, 2}},
+      {.kernel = {6, 5}, .stride = {4, 2}, .padding = {3, 1}, .ceil_mode = true}};
   int number = 0;
-  // Single planes and channels, packs of both, and planes that blocks hold.
-  for (const Shape& shape : {Shape{2, 3, 45, 331}, Shape{2, 8, 23, 38}, Shape{17, 64, 20, 32}}) {
+  // Single planes and channels, packs of both, planes that blocks hold, and channels that are whole
+  // pieces or not.
+  for (const Shape& shape :
+       {Shape{2, 3, 45, 331}, Shape{2, 8, 23, 38}, Shape{17, 64, 20, 32}, Shape{2, 83, 11, 8}}) {
     CAPTURE(to_string(shape));
     Reference x(shape);
     for (size_t i = 0; i < x.values.size(); ++i) {

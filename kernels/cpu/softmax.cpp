@@ -1,3 +1,4 @@
+#include <bs/kernels/cpu/elementwise.h>
 #include <bs/kernels/cpu/panel_vectors.h>
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/cpu/rows.h>
@@ -64,6 +65,50 @@ void softmax_backward_row(const W* y, const W* dy, W* dx, int64_t n) {
   for (int64_t i = 0; i < n; ++i) dx[i] = y[i] * (dy[i] - dot);
 }
 
+using WideHalves = loops::WideBlock<half>;
+constexpr int64_t block = loops::block;
+
+/// The dot product of whole blocks of rows of f16.
+float dot_product_of_blocks(const half* a, const half* b, int64_t n) {
+  using Vector = Simd<float, vector_bytes>::Aligned;
+  constexpr int64_t lanes = vector_bytes / static_cast<int64_t>(sizeof(float));
+  float total = 0;
+  for (int64_t i = 0; i < n;) {
+    Vector sums[4] = {};
+    for (const int64_t end = std::min(n, i + run_of_sum); i < end; i += block) {
+      const WideHalves x(a + i), z(b + i);
+      for (int64_t k = 0; k < block; k += lanes)
+        sums[k / lanes % 4] +=
+            *reinterpret_cast<const Vector*>(x.at + k) * *reinterpret_cast<const Vector*>(z.at + k);
+    }
+    const Vector sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    float run = 0;
+    for (int64_t lane = 0; lane < lanes; ++lane) run += sum[lane];
+    total += run;
+  }
+  return total;
+}
+
+/// Of f16, which is widened twice: kept for the second pass, it would go through memory. For bf16,
+/// whose rounding takes more registers, that is slower.
+void softmax_backward_blocks(const half* y, const half* dy, half* dx, int64_t n) {
+  const int64_t rest = n % block, whole = n - rest;
+  half last[3][block];  // what does not fill a block, with zeros behind it
+  float dot = dot_product_of_blocks(y, dy, whole);
+  if (rest > 0) {
+    std::fill_n(std::copy_n(y + whole, rest, last[0]), block - rest, half());
+    std::fill_n(std::copy_n(dy + whole, rest, last[1]), block - rest, half());
+    dot += dot_product_of_blocks(last[0], last[1], block);
+  }
+  const auto f = [=](float v, float d) { return v * (d - dot); };
+  for (int64_t i = 0; i < n; i += block) {
+    const bool is_whole = i < whole;
+    loops::compute_block(f, is_whole ? dx + i : last[2], WideHalves(is_whole ? y + i : last[0]),
+                         WideHalves(is_whole ? dy + i : last[1]));
+  }
+  std::copy_n(last[2], rest, dx + whole);
+}
+
 template <class W>
 void log_softmax_backward_row(const W* y, const W* dy, W* dx, int64_t n) {
   const W sum = sum_of<W>(n, [=](int64_t i) { return dy[i]; });
@@ -110,6 +155,15 @@ void softmax(const Tensor& x, const Tensor& y, Stream) {
 }
 
 void softmax_backward(const Tensor& y, const Tensor& dy, const Tensor& dx, Stream) {
+  const int64_t n = y.size(-1);
+  if (y.dtype() == f16 && n >= 2 * block) {
+    const half *const from = y.data<half>(), *const slopes = dy.data<half>();
+    half* const to = dx.data<half>();
+    return parallel_for(y.numel() / n, elementwise_grain / n, [&](int64_t begin, int64_t end) {
+      for (int64_t at = begin * n; at < end * n; at += n)
+        softmax_backward_blocks(from + at, slopes + at, to + at, n);
+    });
+  }
   visit_floating("softmax_backward", y.dtype(),
                  [&]<class T>(Type<T>) { for_rows<T>(y, dy, dx, softmax_backward_row<Wide<T>>); });
 }

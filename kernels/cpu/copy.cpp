@@ -43,6 +43,21 @@ void convert_dense(int64_t n, const From* from, To* to) {
   }
 }
 
+/// By vectors as wide as there are: memcpy has moves of 16 bytes, or is a call.
+template <size_t bytes>
+void move_row(const void* from, void* to) {
+  typedef char Line __attribute__((vector_size(64), aligned(1), may_alias));
+  if constexpr (bytes == 2 * sizeof(Line)) {
+    const Line* const source = static_cast<const Line*>(from);
+    Line* const target = static_cast<Line*>(to);
+    const Line first = source[0], second = source[1];
+    target[0] = first;
+    target[1] = second;
+  } else {
+    std::memcpy(to, from, bytes);
+  }
+}
+
 /// Copies dense rows of `bytes` bytes: a call for each would take longer than what it moves.
 template <size_t bytes, class T>
 void copy_short_rows(const StridedLoop<2>& loop, const T* from, T* to) {
@@ -50,7 +65,7 @@ void copy_short_rows(const StridedLoop<2>& loop, const T* from, T* to) {
     const T* source = from + offsets[0] + at;
     void* const target = to + offsets[1] + at;
     if (static_cast<size_t>(count) * sizeof(T) == bytes) {
-      std::memcpy(target, source, bytes);
+      move_row<bytes>(source, target);
     } else {  // the cores meet within this row
       std::memcpy(target, source, static_cast<size_t>(count) * sizeof(T));
     }
@@ -69,6 +84,9 @@ bool copied_short_rows(const StridedLoop<2>& loop, const T* from, T* to) {
       return true;
     case 64:
       copy_short_rows<64>(loop, from, to);
+      return true;
+    case 128:
+      copy_short_rows<128>(loop, from, to);
       return true;
     default:
       return false;

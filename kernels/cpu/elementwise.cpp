@@ -96,8 +96,8 @@ struct Reader {
     return {buffer, false};
   }
 
-  /// Widens a source that does not move along the row once and for all.
-  void repeat(const std::byte* at, std::byte* buffer) const {
+  /// Widens a source that does not move along the row once and for all, as `count` elements.
+  void repeat(const std::byte* at, std::byte* buffer, int64_t count = block) const {
     visit_both(input.dtype, [&]<class T, class W>(Type<T>, Type<W>) {
       W value;
       if (input.data) {
@@ -105,7 +105,7 @@ struct Reader {
       } else {
         std::memcpy(&value, input.number, sizeof value);
       }
-      std::fill_n(reinterpret_cast<W*>(buffer), block, value);
+      std::fill_n(reinterpret_cast<W*>(buffer), count, value);
     });
   }
 
@@ -162,7 +162,7 @@ struct Runner {
     alignas(64) Buffer buffers[N + 1];
     std::array<Source, N> x;
     for (size_t n = 0; n < N; ++n) {
-      readers[n].repeat(at[n], buffers[n]);
+      readers[n].repeat(at[n], buffers[n], 1);
       x[n] = {buffers[n], false};
     }
     wide(f, 1, buffers[N], x.data());

@@ -111,14 +111,30 @@ void order_rows(const T* from, int64_t n, int64_t* to, int64_t k, bool descendin
   }
 }
 
-/// Position number k, from 0 on, of each row's order, for rows [begin, end).
+/// Position number k, from 0 on, of each row's order, for rows [begin, end). By each digit, from
+/// the highest on, items stay that share it with the one looked for. In the end all keys are alike.
 template <class I, class T>
 void select_number(const T* from, int64_t n, int64_t* to, int64_t k, int64_t begin, int64_t end) {
+  using Key = decltype(key_of(T{}));
   std::vector<I> items(static_cast<size_t>(n));
   for (int64_t r = begin; r < end; ++r) {
     list_items(from + r * n, n, false, items.data());
-    std::nth_element(items.begin(), items.begin() + k, items.end());
-    to[r] = items[static_cast<size_t>(k)].at();
+    int64_t left = n, before = k;
+    for (int d = sizeof(Key) - 1; d >= 0 && left > 1; --d) {
+      std::array<int64_t, 256> counts{};
+      for (int64_t i = 0; i < left; ++i) ++counts[items[static_cast<size_t>(i)].digit(d)];
+      size_t digit = 0;
+      while (before >= counts[digit]) before -= counts[digit++];
+      if (counts[digit] == left) continue;
+      int64_t kept = 0;  // each item is stored, and the next one over it where it does not stay
+      for (int64_t i = 0; i < left; ++i) {
+        const I item = items[static_cast<size_t>(i)];
+        items[static_cast<size_t>(kept)] = item;
+        kept += item.digit(d) == digit;
+      }
+      left = kept;
+    }
+    to[r] = items[static_cast<size_t>(before)].at();
   }
 }
 

@@ -412,7 +412,8 @@ struct WarpgroupDsd {
         const auto seek = [&] {
           while (left > 0) {
             --left;
-            if (lingers && leaving >= 0 && !__any_sync(~0u, s.full[at.stage].ended(at.parity))) {
+            if (lingers && leaving >= 0 &&
+                !named_barrier_all(1 + group, warpgroup_size, s.full[at.stage].ended(at.parity))) {
               warpgroup_wait<0>();
               give_back();
             }

@@ -265,7 +265,8 @@ struct WarpgroupSdd {
                                                        float (&sums)[n / 2], bool& started) {
     int previous = -1;
     for (int step = 0; step < steps; ++step) {
-      if (previous >= 0 && !__all_sync(~0u, s.full[at.stage].ended(at.parity))) {
+      if (previous >= 0 &&
+          !named_barrier_all(1 + group, warpgroup_size, s.full[at.stage].ended(at.parity))) {
         // There is time to hand back what was multiplied.
         warpgroup_wait<0>();
         release(s, previous);

@@ -142,6 +142,20 @@ __device__ inline void store_at(unsigned to, const T (&from)[4], unsigned done) 
 __device__ inline void named_barrier(int name, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
+/// The same, and whether all of them say so. All get the same answer. Warps of a warpgroup need
+/// that where they wait for products on wgmma, for they must wait together.
+__device__ inline bool named_barrier_all(int name, int threads, bool says) {
+  unsigned all;
+  asm volatile(
+      "{\n.reg .pred in, out;\n"
+      "setp.ne.u32 in, %3, 0;\n"
+      "bar.red.and.pred out, %1, %2, in;\n"
+      "selp.u32 %0, 1, 0, out;\n}"
+      : "=r"(all)
+      : "r"(name), "r"(threads), "r"(static_cast<unsigned>(says))
+      : "memory");
+  return all != 0;
+}
 /// Arrives there without waiting.
 __device__ inline void named_barrier_arrive(int name, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");

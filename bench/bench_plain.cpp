@@ -28,8 +28,7 @@ constexpr const char* help =
     "                       a case or a few for each kind of kernel, to sweep over\n"
     "  --only SUBSTRING     cases whose \"operation: layout\" contains it\n";
 
-/// |a - b| / |b| over all elements; NaN in one alone makes it NaN. Inputs are about 1, so elements
-/// that are a thousandth on the average or less may be what was rounded off: they count as much.
+/// |a - b| / |b| over all elements; NaN in one alone makes it NaN.
 double distance(const Tensor& a, const Tensor& b) {
   const Tensor x = to(cast(a, f64), Device::cpu()), y = to(cast(b, f64), Device::cpu());
   double difference = 0, size = 0;
@@ -42,8 +41,7 @@ double distance(const Tensor& a, const Tensor& b) {
     const double v = y.data<double>()[i];
     if (std::isfinite(v)) size += v * v;
   }
-  const double least = 1e-6 * static_cast<double>(y.numel());
-  return difference == 0 ? 0 : std::sqrt(difference / std::max(size, least));
+  return difference == 0 ? 0 : std::sqrt(difference / size);
 }
 
 /// A sum of all may be a tenth of what such sums are in the mean.
@@ -59,6 +57,8 @@ int check(const std::string& set, const bench::PlainSize& size, const bench::Set
   const auto twins = bench::plain_cases(set, small, settings.dtype, Device::cpu());
   int wrong = 0;
   for (size_t i = 0; i < ours.size(); ++i) {
+    // Of one column or two a norm has no gradient: what comes out is what was rounded.
+    if (small.columns < 3 && ours[i].what == "layer_norm_backward") continue;
     const std::vector<Tensor> a = ours[i].run(), b = twins[i].run();
     for (size_t k = 0; k < a.size(); ++k) {
       const double error = distance(a[k], b[k]);

@@ -19,6 +19,7 @@ import plain_optimisers
 import plain_reductions
 import plain_selections
 import torch
+import torch._inductor.config
 
 
 class Operands:
@@ -88,8 +89,21 @@ def cases_of(cell, dtype, device):
                 yield what, f, inputs
 
 
+def compiled(f):
+    """The function compiled. Dynamo would run the ninth of those that share a lambda eagerly."""
+    torch.compiler.reset()
+    return torch.compile(f, dynamic=False)
+
+
+def choose_alone():
+    """Kernels choose their launches by timing them: not by what was timed beside others."""
+    torch._inductor.config.autotune_local_cache = False
+
+
 def compile_share(first, arguments):
     """Compiles every so many-th case. Inductor's cache keeps it for the process that times."""
+    choose_alone()
+    torch._inductor.config.compile_threads = 1
     dtype, cells = measure.read_figures(arguments.record)
     number = itertools.count()
     for cell, figures in cells:
@@ -97,7 +111,7 @@ def compile_share(first, arguments):
             if what not in figures or next(number) % arguments.workers != first:
                 continue
             try:
-                torch.compile(f, dynamic=False)(*inputs)
+                compiled(f)(*inputs)
             except Exception as error:  # timing gives it as a figure
                 print(f"{what}: {type(error).__name__}", flush=True)
 
@@ -117,13 +131,14 @@ def ways_of(f, arguments):
     if arguments.eager:
         yield "torch", f
     if arguments.compiled:
-        yield "torch compiled", torch.compile(f, dynamic=False)
+        yield "torch compiled", compiled(f)
 
 
 def main():
     options = {"--eager": 1, "--compiled": 1, "--workers": 0}
     arguments = measure.parse_arguments(__doc__, "bench_plain", options)
     if arguments.compiled and arguments.workers:
+        choose_alone()
         compile_all(arguments)
     dtype, cells = measure.read_figures(arguments.record)
     record = measure.Record("plain", dtype, arguments.commit, arguments.device)

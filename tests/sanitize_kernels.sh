@@ -131,7 +131,8 @@ known_races() {
   local handed='store_shared|attention_dkv_wgmma_[a-z0-9_]*_pair'
   local writes="Write access at .*($copies|$ring|$handed)"
   local scores='MultiplyF64::load_a|AttentionHide|AttentionShape|AttentionTile|Walk::seek'
-  local steps='AttentionKeySteps|AttentionScorePartner|load_shared'
+  scores+='|AttentionBits::head'
+  local steps='AttentionKeySteps|AttentionScorePartner|AttentionKeyPartner|load_shared'
   local inlined='attention_dkv_wgmma_[a-z0-9_]*[+].* in warpgroup_backward_(keys|products)[.]cuh'
   local reads="Read access at .*($scores|$steps|$inlined)"
   grep -qE '^=+ Error: Race reported' "$1" || return 1

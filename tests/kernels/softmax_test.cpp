@@ -45,6 +45,39 @@ void check_axis(const Shape& shape, int axis) {
             .reference = [=](const References& in) { return softmax_of(in[0], front, true); }});
 }
 
+/// Both softmaxes of rows, and their gradients, of the results that there are.
+void check_rows(const Shape& shape, DType dtype, double bound) {
+  CAPTURE(to_string(shape));
+  CAPTURE(to_string(dtype));
+  const Tensor x = random_reference(shape, 1).tensor(dtype, test_device());
+  const Tensor dy = random_reference(shape, 2).tensor(dtype, test_device());
+  const Tensor y = softmax(x), log_y = log_softmax(x);
+  const Reference given = Reference::of(dy), of_y = Reference::of(y), of_log = Reference::of(log_y);
+  const Reference expected = softmax_of(Reference::of(x), 1, false);
+  const Reference expected_log = softmax_of(Reference::of(x), 1, true);
+  const Reference dx = Reference::of(softmax_backward(y, dy));
+  const Reference dx_of_log = Reference::of(log_softmax_backward(log_y, dy));
+  double worst = 0;
+  const auto compare = [&](double value, double right) {
+    worst = std::max(worst, std::abs(value - right) / (1 + std::abs(right)));
+  };
+  const auto n = static_cast<size_t>(shape[1]);
+  for (size_t first = 0; first < given.values.size(); first += n) {
+    double inner = 0, sum = 0;
+    for (size_t i = first; i < first + n; ++i) {
+      inner += of_y[i] * given[i];
+      sum += given[i];
+    }
+    for (size_t i = first; i < first + n; ++i) {
+      compare(of_y[i], expected[i]);
+      compare(of_log[i], expected_log[i]);
+      compare(dx[i], of_y[i] * (given[i] - inner));
+      compare(dx_of_log[i], given[i] - std::exp(of_log[i]) * sum);
+    }
+  }
+  CHECK(worst <= bound);
+}
+
 }  // namespace
 
 TEST_CASE("softmax and log_softmax") {
@@ -55,39 +88,42 @@ TEST_CASE("softmax and log_softmax") {
 
 TEST_CASE("softmax of many short rows") {
   for (const Shape& shape :
-       {Shape{140001, 1}, Shape{70003, 3}, Shape{40001, 16}, Shape{9001, 100}, Shape{5001, 129},
-        Shape{2001, 333}, Shape{2001, 384}, Shape{2001, 385}})
-    for (const auto& [dtype, bound] : {std::pair{f64, 1e-14}, {f32, 1e-6}, {bf16, 0x1p-7}}) {
-      CAPTURE(to_string(shape));
-      const Tensor x = random_reference(shape, 1).tensor(dtype, test_device());
-      const Tensor dy = random_reference(shape, 2).tensor(dtype, test_device());
-      const Tensor y = softmax(x), log_y = log_softmax(x);
-      const Reference given = Reference::of(dy), of_y = Reference::of(y),
-                      of_log = Reference::of(log_y);
-      const Reference expected = softmax_of(Reference::of(x), 1, false);
-      const Reference expected_log = softmax_of(Reference::of(x), 1, true);
-      const Reference dx = Reference::of(softmax_backward(y, dy));
-      const Reference dx_of_log = Reference::of(log_softmax_backward(log_y, dy));
-      double worst = 0;
-      const auto compare = [&](double value, double right) {
-        worst = std::max(worst, std::abs(value - right) / (1 + std::abs(right)));
-      };
-      const auto n = static_cast<size_t>(shape[1]);
-      for (size_t first = 0; first < given.values.size(); first += n) {
-        double inner = 0, sum = 0;
-        for (size_t i = first; i < first + n; ++i) {
-          inner += of_y[i] * given[i];
-          sum += given[i];
-        }
-        for (size_t i = first; i < first + n; ++i) {
-          compare(of_y[i], expected[i]);
-          compare(of_log[i], expected_log[i]);
-          compare(dx[i], of_y[i] * (given[i] - inner));
-          compare(dx_of_log[i], given[i] - std::exp(of_log[i]) * sum);
-        }
-      }
-      CHECK(worst <= bound);
-    }
+       {Shape{140001, 1}, Shape{70003, 3}, Shape{40001, 16}, Shape{20001, 32}, Shape{9001, 100},
+        Shape{5001, 129}, Shape{2001, 333}, Shape{2001, 384}, Shape{2001, 385}})
+    for (const auto& [dtype, bound] : {std::pair{f64, 1e-14}, {f32, 1e-6}, {bf16, 0x1p-7}})
+      check_rows(shape, dtype, bound);
+}
+
+TEST_CASE("softmax of few rows that are long") {
+  // f64 has 8 decimals more than what a sum of 2e5 terms loses.
+  for (const Shape& shape : {Shape{1, 200001}, Shape{2, 131072}, Shape{41, 33000}, Shape{3, 65544}})
+    for (const auto& [dtype, bound] :
+         {std::pair{f64, 1e-12}, {f32, 4e-6}, {f16, 0x1p-9}, {bf16, 0x1p-6}})
+      check_rows(shape, dtype, bound);
+}
+
+TEST_CASE("softmax of long rows with parts that are not finite") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  constexpr int64_t n = 100000;
+  Reference x({4, n});
+  for (size_t i = 0; i < n; ++i) {
+    x[i] = i < n / 2 ? -infinity : 1;      // half of the row is hidden
+    x[n + i] = -infinity;                  // all of it
+    x[2 * n + i] = i == 7 ? infinity : 0;  // has no softmax
+    x[3 * n + i] = i == n - 1 ? std::nan("") : i < n / 2 ? -infinity : 0;
+  }
+  for (const DType dtype : {f64, f32, bf16}) {
+    CAPTURE(to_string(dtype));
+    const Tensor t = x.tensor(dtype, test_device());
+    const Reference y = Reference::of(softmax(t)), log_y = Reference::of(log_softmax(t));
+    CHECK(y[0] == 0);
+    CHECK(log_y[0] == -infinity);
+    CHECK(y[n - 1] == doctest::Approx(2.0 / n).epsilon(0.005));
+    CHECK(log_y[n - 1] == doctest::Approx(std::log(2.0 / n)).epsilon(0.005));
+    int64_t numbers = 0;
+    for (size_t i = n; i < 4 * n; ++i) numbers += !std::isnan(y[i]) || !std::isnan(log_y[i]);
+    CHECK(numbers == 0);
+  }
 }
 
 TEST_CASE("softmax over other axes") {

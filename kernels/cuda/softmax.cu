@@ -118,8 +118,8 @@ __global__ void __launch_bounds__(most_row_threads)
                             inside);
 }
 
-/// Rows that are too long for the registers of a block, and too few to keep the GPU busy with one
-/// each: a block has a part of a row.
+/// Rows that are too long for the registers of a block: a block has a part of a row, and reads it
+/// again when it knows what the others have found. One block would read its row three times.
 struct RowParts {
   int64_t elements;  ///< of a part
   unsigned count;    ///< of a row
@@ -203,18 +203,22 @@ void visit_softmax_row(bool aligned, int64_t rows, int64_t n, Device device, F&&
   visit_shared_row<T, held_bytes>(aligned, rows, n, device, std::forward<F>(f));
 }
 
-/// Calls f(Type<Row>, parts, blocks) for rows that are to be split, and says whether they are.
+/// Calls f(Type<Row>, parts, blocks) for long rows that are to be split, and says whether they are:
+/// where they are too few to keep the GPU busy with a block each, or where L2 can't hold those that
+/// are read at once.
 template <class T, int held_bytes, class F>
 bool visit_parts(const char* op, bool aligned, const Tensor& x, F&& f) {
   constexpr int busy_blocks = 4;  // of a multiprocessor
   using D = device_type<T>;
   const int64_t n = x.size(-1), rows = x.numel() / n;
-  const int64_t wanted = int64_t{device_properties(x.device()).multiprocessors} * busy_blocks;
+  const DeviceProperties& gpu = device_properties(x.device());
+  const int64_t wanted = int64_t{gpu.multiprocessors} * busy_blocks;
+  const bool beyond_l2 = n * static_cast<int64_t>(sizeof(T)) * wanted > gpu.l2_bytes;
   bool split = false;
   visit_pack<T>(aligned, n, [&]<int N>(std::integral_constant<int, N>) {
     constexpr int held = held_bytes / static_cast<int>(sizeof(T)) / std::max(N, 2);
     constexpr int64_t least = most_row_threads * N, most = least * held;
-    split = n > most && rows < wanted;
+    split = n > most && (rows < wanted || beyond_l2);
     if (!split) return;
     const int64_t several = std::min(ceil_div(wanted, rows), ceil_div(n, least));
     const int64_t count = std::max(ceil_div(n, most), several);

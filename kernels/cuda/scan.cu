@@ -448,24 +448,6 @@ void visit(const char* op, DType dtype, F&& f) {
   visit_floating(op, dtype, f);
 }
 
-template <class T>
-__global__ void search_kernel(const T* sorted, const T* values, int64_t* y, int64_t n, int64_t m,
-                              int64_t count, bool right) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t e = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < count; e += step) {
-    const T* row = sorted + e / m * n;
-    const auto value = device::widen(values[e]);
-    int64_t low = 0;
-    for (int64_t high = n; low < high;) {
-      const int64_t middle = (low + high) / 2;
-      const auto here = device::widen(row[middle]);
-      const bool below = right ? here <= value : here < value;
-      (below ? low : high) = below ? middle + 1 : middle;
-    }
-    y[e] = low;
-  }
-}
-
 }  // namespace
 
 void cumsum(const Tensor& x, const Tensor& y, bool reverse, Stream stream) {
@@ -476,16 +458,6 @@ void cumsum(const Tensor& x, const Tensor& y, bool reverse, Stream stream) {
 void cumprod(const Tensor& x, const Tensor& y, Stream stream) {
   visit("cumprod", x.dtype(), [&]<class T>(Type<T>) { scan<ScanProduct, T>(x, y, false, stream); });
   BS_CUDA_CHECK_LAUNCH("cumprod");
-}
-
-void searchsorted(const Tensor& sorted, const Tensor& values, const Tensor& y, bool right,
-                  Stream stream) {
-  visit("searchsorted", sorted.dtype(), [&]<class T>(Type<T>) {
-    search_kernel<<<grid_size(y.numel(), threads, y.device()), threads, 0, native(stream)>>>(
-        pointer<T>(sorted), pointer<T>(values), y.data<int64_t>(), sorted.size(1), values.size(1),
-        y.numel(), right);
-  });
-  BS_CUDA_CHECK_LAUNCH("searchsorted");
 }
 
 }  // namespace bs::cuda

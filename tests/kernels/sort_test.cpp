@@ -358,15 +358,6 @@ TEST_CASE("the gradient of cumprod where there are zeros") {
   }
 }
 
-TEST_CASE("searchsorted") {
-  const Tensor sorted = vector<float>({1, 2, 2, 5});
-  const Tensor x = vector<float>({0, 1, 2, 4, 5, 9});
-  CHECK(values(searchsorted(sorted, x)) == std::vector<double>{0, 0, 1, 3, 3, 4});
-  CHECK(values(searchsorted(sorted, x, true)) == std::vector<double>{0, 1, 3, 3, 4, 4});
-  CHECK_THROWS_WITH_AS(searchsorted(sorted, Tensor::empty({2, 2}, f32, test_device())),
-                       "searchsorted: values [2, 2] for sorted [4]", Error);
-}
-
 TEST_CASE("a single long row, of short keys") {
   for (const DType dtype : {f64, f32, f16, bf16, i64, i32, u8, boolean}) {
     Reference x({1, 9001});

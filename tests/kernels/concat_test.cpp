@@ -129,6 +129,25 @@ TEST_CASE("the gradient of a slice, for lines of every length and every step") {
           }
 }
 
+TEST_CASE("the gradient of every second element, of lines that begin at no vector and end so") {
+  for (const DType dtype : {u8, f16, bf16, f32, f64})
+    for (const int64_t width : {2, 6, 64, 1026})
+      for (const int64_t begin : {0, 1})
+        for (const int64_t before : {0, 1, 4}) {
+          const Shape shape{2, 5, width};
+          Reference x({before + 5 * width});
+          for (size_t i = 0; i < x.values.size(); ++i) x[i] = static_cast<double>(i % 199 + 1);
+          const Tensor numbers = x.tensor(dtype, test_device());
+          const Tensor dy = numbers.slice(0, before, numbers.size(0)).view({2, 5, width / 2});
+          const Reference dx = Reference::of(slice_backward(dy, shape, 2, begin, width, 2));
+          std::vector<double> expected(static_cast<size_t>(shape.product()));
+          for (int64_t i = 0; i < dy.numel(); ++i)
+            expected[static_cast<size_t>(2 * i + begin)] = x[static_cast<size_t>(before + i)];
+          CAPTURE(to_string(shape));
+          REQUIRE(dx.values == expected);
+        }
+}
+
 TEST_CASE("concat joins views and integers") {
   const Tensor x = counting({3, 2}, i64);
   const Tensor y = concat({x.transpose(0, 1), x.transpose(0, 1)}, 0);

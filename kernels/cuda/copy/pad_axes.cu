@@ -142,6 +142,23 @@ __global__ void __launch_bounds__(threads)
   store_units<T, N>(y + first, made, loop.count - first);
 }
 
+/// y is x at every second place, from the first or the second on: a thread N neighbours in y, and
+/// no search for those that exist, which would take longer than memory does.
+template <class T, int N, bool second>
+__global__ void __launch_bounds__(threads)
+    every_second_kernel(const PadSource<T> x, T* y, uint32_t count) {
+  const uint32_t first = (blockIdx.x * threads + threadIdx.x) * N;
+  if (first + N <= count) {
+    const auto from = *reinterpret_cast<const device::Pack<T, N / 2>*>(x.data + first / 2);
+    device::Pack<T, N> made;
+#pragma unroll
+    for (int k = 0; k < N; ++k) made.at[k] = k % 2 == second ? from.at[k / 2] : x.value;
+    *reinterpret_cast<device::Pack<T, N>*>(y + first) = made;
+  } else {
+    for (uint32_t i = first; i < count; ++i) y[i] = i % 2 == second ? x.data[i / 2] : x.value;
+  }
+}
+
 /// The axes of a y that x lies in.
 class PadSearch {
  public:
@@ -171,10 +188,11 @@ class PadSearch {
   static constexpr int64_t end = int64_t{1} << 31;
   struct Axis {
     int64_t extent = 1, low = 0, inner = 1, step = 1, stride = 1;
-    bool is_filled() const { return low == 0 && step == 1 && inner == extent; }
+    /// Whether x goes on evenly from the end of one line to the next.
+    bool goes_on() const { return low >= 0 && low < step && extent == inner * step; }
   };
 
-  /// Merges an axis with those inside of it, where x fills them and goes on evenly.
+  /// Merges an axis with those inside of it, where x goes on evenly.
   void add(const Axis& outer) {
     if (outer.extent == 1 && outer.inner == 1) return;
     if (!any) {
@@ -182,11 +200,11 @@ class PadSearch {
       any = true;
       return;
     }
-    if (outer.step == 1 && last.is_filled() && outer.stride == last.stride * last.extent) {
+    if (outer.step == 1 && last.goes_on() && outer.stride == last.stride * last.inner) {
       last = {.extent = outer.extent * last.extent,
-              .low = outer.low * last.extent,
-              .inner = outer.inner * last.extent,
-              .step = 1,
+              .low = outer.low * last.extent + last.low,
+              .inner = outer.inner * last.inner,
+              .step = last.step,
               .stride = last.stride};
       return;
     }
@@ -214,6 +232,16 @@ bool has_packs(const PadLoop& loop, const T* from) {
   return whole;
 }
 
+/// Whether x lies densely, at every second place of y, in halves of packs.
+template <class T>
+bool is_every_second(const PadLoop& loop, const T* from) {
+  const PadAxis& inner = loop.axis[0];
+  return loop.rank == 1 && inner.step.number == 2 && inner.stride == 1 &&
+         (inner.low == 0 || inner.low == 1) &&
+         inner.inner == (static_cast<int32_t>(loop.count) - inner.low + 1) / 2 &&
+         reinterpret_cast<uintptr_t>(from) % 8 == 0;
+}
+
 template <class T, int N, PadKind kind>
 void launch(const PadLoop& loop, const PadSource<T>& x, T* y, Stream stream) {
   const bool wraps = loop.axis[0].extent.number % N != 0 && loop.rank > 1;
@@ -235,6 +263,13 @@ void pad_elements(const PadLoop& loop, const PadSource<T>& x, T* y, Stream strea
     return several ? launch<T, N, PadKind::numbers>(loop, x, y, stream)
                    : launch<T, 1, PadKind::numbers>(loop, x, y, stream);
   if (!several) return launch<T, 1, PadKind::strided>(loop, x, y, stream);
+  if (is_every_second(loop, x.data)) {
+    const auto blocks = static_cast<unsigned>(ceil_div(loop.count, threads * N));
+    const auto kernel =
+        inner.low == 0 ? every_second_kernel<T, N, false> : every_second_kernel<T, N, true>;
+    kernel<<<blocks, threads, 0, native(stream)>>>(x, y, loop.count);
+    return BS_CUDA_CHECK_LAUNCH("pad");
+  }
   if (inner.step.number != 1 || inner.stride != 1)
     return launch<T, N, PadKind::strided>(loop, x, y, stream);
   if (has_packs<T, N>(loop, x.data)) return launch<T, N, PadKind::packs>(loop, x, y, stream);

@@ -67,6 +67,24 @@ TEST_CASE("stack") {
                   }});
 }
 
+TEST_CASE("stack of two along the last axis, which end in no vector or begin at none") {
+  for (const DType dtype : {u8, f16, bf16, f32, i64})
+    for (const int64_t n : {1, 3, 8, 1027})
+      for (const int64_t before : {0, 1, 4}) {
+        Reference a({before + n}), b({before + n});
+        std::vector<double> expected;
+        for (int64_t i = 0; i < before + n; ++i) {
+          a.at({i}) = static_cast<double>(i % 97);
+          b.at({i}) = static_cast<double>(100 + i % 89);
+          if (i >= before) expected.insert(expected.end(), {a.at({i}), b.at({i})});
+        }
+        const auto part = [&](const Reference& r) {
+          return r.tensor(dtype, test_device()).slice(0, before, before + n);
+        };
+        CHECK(Reference::of(stack({part(a), part(b)}, 1)).values == expected);
+      }
+}
+
 TEST_CASE("split gives views, and one gradient of all pieces") {
   const Variable x(counting({2, 6}), true);
   const auto pieces = split(x, {1, 2, 3}, 1);

@@ -78,6 +78,25 @@ __global__ void __launch_bounds__(threads)
   store_units<Unit, K>(to, made, count - first);
 }
 
+/// Two parts of one column, whose units stand in turns: a thread K of the result, of which each
+/// part has half, side by side.
+template <class Unit, int K>
+__global__ void __launch_bounds__(threads)
+    concat_columns_kernel(const Unit* a, const Unit* b, Unit* y, uint32_t count) {
+  const uint32_t first = (blockIdx.x * threads + threadIdx.x) * K;
+  if (first + K <= count) {
+    using Half = device::Pack<Unit, K / 2>;
+    const Half of_a = *reinterpret_cast<const Half*>(a + first / 2);
+    const Half of_b = *reinterpret_cast<const Half*>(b + first / 2);
+    device::Pack<Unit, K> made;
+#pragma unroll
+    for (int k = 0; k < K; ++k) made.at[k] = (k % 2 == 0 ? of_a : of_b).at[k / 2];
+    *reinterpret_cast<device::Pack<Unit, K>*>(y + first) = made;
+  } else {
+    for (uint32_t i = first; i < count; ++i) y[i] = (i % 2 == 0 ? a : b)[i / 2];
+  }
+}
+
 /// Units of a row.
 template <class Unit>
 uint32_t units_of(const Tensor& t) {
@@ -104,11 +123,33 @@ void launch(std::span<const Tensor> parts, uint32_t at, uint32_t row_width, cons
   BS_CUDA_CHECK_LAUNCH("concat");
 }
 
+/// Joins two columns, where both begin at halves of the packs of K; says whether they are such.
+template <class Unit, int K>
+bool concat_columns(std::span<const Tensor> parts, const Tensor& y, Stream stream) {
+  if constexpr (K == 1) {
+    return false;
+  } else {
+    const auto fits = [](const Tensor& part) {
+      return units_of<Unit>(part) == 1 &&
+             reinterpret_cast<uintptr_t>(part.data()) % (sizeof(Unit) * K / 2) == 0;
+    };
+    if (parts.size() != 2 || !fits(parts[0]) || !fits(parts[1])) return false;
+    const auto count = 2 * static_cast<uint32_t>(y.size(0));
+    concat_columns_kernel<Unit, K>
+        <<<static_cast<unsigned>(ceil_div(count, threads * K)), threads, 0, native(stream)>>>(
+            static_cast<const Unit*>(parts[0].data()), static_cast<const Unit*>(parts[1].data()),
+            static_cast<Unit*>(y.data()), count);
+    BS_CUDA_CHECK_LAUNCH("concat");
+    return true;
+  }
+}
+
 template <class Unit>
 void concat_units(std::span<const Tensor> parts, const Tensor& y, Stream stream) {
   constexpr int K = std::min(device::pack_size<Unit>, 8);
   const uint32_t row_width = units_of<Unit>(y);
   if (reinterpret_cast<uintptr_t>(y.data()) % 16 == 0) {
+    if (concat_columns<Unit, K>(parts, y, stream)) return;
     if (parts.size() <= 2) return launch<Unit, K, 2>(parts, 0, row_width, y, stream);
     if (parts.size() <= few_parts)
       return launch<Unit, K, few_parts>(parts, 0, row_width, y, stream);

@@ -2,6 +2,7 @@
 /** @file Cross entropy against weights of all classes: soft targets, weights of classes, and
  * negative log-likelihood. */
 #include <bs/kernels/loss.h>
+#include <bs/kernels/operand.h>
 
 namespace bs {
 
@@ -29,14 +30,14 @@ Tensor target_weight_sum(const Tensor& targets, int64_t classes, const Tensor& c
                          const CrossEntropyOptions& options, DType dtype);
 
 /// Dense rows of the last axis. Weights have the dtype of the logits, or that of the losses and
-/// their gradients. Those of targets, i64 and -1 where ignored, are rows_r [j = t_r], and shares_j
-/// where it is defined and the row counts; all of one dtype.
+/// their gradients. Those of targets t are rows_r [j = t_r] + shares_j, and zeros where t_r is
+/// `ignored`: rows and shares of their dtype, or numbers where classes weigh alike.
 BS_BACKENDS(void soft_cross_entropy(const Tensor& logits, const Tensor& weights, const Tensor& loss,
                                     Stream stream);
             void soft_cross_entropy_backward(const Tensor& logits, const Tensor& weights,
                                              const Tensor& dloss, const Tensor& dlogits,
                                              Stream stream);
-            void target_weights(const Tensor& targets, const Tensor& rows, const Tensor& shares,
-                                const Tensor& weights, Stream stream))
+            void target_weights(const Tensor& targets, int64_t ignored, const Operand& rows,
+                                const Operand& shares, const Tensor& weights, Stream stream))
 
 }  // namespace bs

@@ -1,26 +1,11 @@
 #include <bs/kernels/cpu/log_sum_exp.h>
 #include <bs/kernels/cpu/parallel.h>
+#include <bs/kernels/cpu/targets.h>
 #include <bs/kernels/loss.h>
 
 namespace bs::cpu {
 
 namespace {
-
-/// Targets as int64, whatever they are kept in; those of ignored rows become -1.
-std::vector<int64_t> read_targets(const Tensor& targets, int64_t classes, int64_t ignored) {
-  std::vector<int64_t> out(static_cast<size_t>(targets.numel()));
-  visit_index("cross_entropy", targets.dtype(), [&]<class I>(Type<I>) {
-    const I* from = targets.data<I>();
-    for (size_t row = 0; row < out.size(); ++row) {
-      const auto target = static_cast<int64_t>(from[row]);
-      BS_CHECK(target == ignored || (target >= 0 && target < classes),
-               "cross_entropy: target {} of row {} is outside [0, {}) and is not ignore_index {}",
-               target, row, classes, ignored);
-      out[row] = target == ignored ? -1 : target;
-    }
-  });
-  return out;
-}
 
 /// log(sum(exp(x))), and the mean of x where smoothing wants it.
 template <class W>

@@ -1,5 +1,6 @@
 #include <bs/kernels/cpu/log_sum_exp.h>
 #include <bs/kernels/cpu/parallel.h>
+#include <bs/kernels/cpu/targets.h>
 #include <bs/kernels/soft_cross_entropy.h>
 
 #include <algorithm>
@@ -74,14 +75,17 @@ void soft_cross_entropy_backward(const Tensor& logits, const Tensor& weights, co
   });
 }
 
-void target_weights(const Tensor& targets, const Tensor& rows, const Tensor& shares,
-                    const Tensor& weights, Stream) {
+void target_weights(const Tensor& targets, int64_t ignored, const Operand& rows,
+                    const Operand& shares, const Tensor& weights, Stream) {
   const int64_t n = weights.size(-1);
-  const int64_t* const target = targets.data<int64_t>();
+  const std::vector<int64_t> numbers = read_targets(targets, n, ignored);
+  const int64_t* const target = numbers.data();
   visit_floating("target_weights", weights.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;
-    const T* const hard = rows.data<T>();
-    const T* const share = shares.defined() ? shares.data<T>() : nullptr;
+    const T* const hard = rows.tensor.defined() ? rows.tensor.data<T>() : nullptr;
+    const T* const share = shares.tensor.defined() ? shares.tensor.data<T>() : nullptr;
+    const T one_hard = convert<T>(rows.number.to<W>());
+    const T one_share = convert<T>(shares.number.to<W>());
     T* const to = weights.data<T>();
     const int64_t grain = std::max<int64_t>(1, elementwise_grain / n);
     parallel_for(targets.numel(), grain, [=](int64_t begin, int64_t end) {
@@ -91,11 +95,11 @@ void target_weights(const Tensor& targets, const Tensor& rows, const Tensor& sha
         if (counts && share != nullptr) {
           std::copy_n(share, n, out);
         } else {
-          std::fill_n(out, n, T{});
+          std::fill_n(out, n, counts ? one_share : T{});
         }
         if (!counts) continue;
         T& hit = out[target[row]];
-        hit = convert<T>(convert<W>(hit) + convert<W>(hard[row]));
+        hit = convert<T>(convert<W>(hit) + convert<W>(hard != nullptr ? hard[row] : one_hard));
       }
     });
   });

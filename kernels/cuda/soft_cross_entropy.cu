@@ -1,6 +1,8 @@
 #include <bs/kernels/soft_cross_entropy.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/device/tile/running_sum.cuh>
+#include <bs/kernels/cuda/integers.cuh>
+#include <bs/kernels/cuda/row_packs.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 
 #include <cmath>
@@ -135,23 +137,41 @@ __global__ void __launch_bounds__(backward_threads<T, V>)
   });
 }
 
-/// What a target that is not a class comes to, NaN, is that of all classes of its row.
-template <class T, int N>
-__global__ void __launch_bounds__(most_row_threads)
-    target_weights_kernel(const int64_t* targets, const T* hard, const T* shares, T* weights,
-                          int64_t rows, int64_t n) {
+/// Elements, or one number where there are none.
+template <class T>
+struct Weights {
+  const T* data;
+  wide<T> number;
+};
+
+/// What a target that is not a class comes to, NaN, is that of all classes of its row. Where these
+/// weigh alike, all packs but the target's are one.
+template <class T, int N, bool alike>
+__global__ void __launch_bounds__(RowPacks::threads)
+    target_weights_kernel(const Integers targets, int64_t ignored, const Weights<T> hard,
+                          const Weights<T> shares, T* weights, const RowPacks packs) {
   using W = wide<T>;
-  const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
-  if (row >= rows) return;
-  const int64_t target = targets[row];
-  const W weight = device::widen(hard[row]), absent = 0 * weight;
-  const T* const added = target < 0 ? nullptr : shares;
-  for (unsigned p = threadIdx.x; p < n / N; p += blockDim.x) {
-    W values[N];
-    get_over<N>(added, p, W(0), values);
+  const RowPacks::Stretch at = packs.stretch();
+  if (at.row >= packs.rows) return;
+  const int64_t target = targets[at.row];
+  const bool counts = target != ignored, is_class = target >= 0 && target < packs.packs * N;
+  W weight = hard.data ? device::widen(hard.data[at.row]) : is_class ? hard.number : W(NAN);
+  if (!counts) weight = 0;
+  const W absent = 0 * weight, share = counts ? shares.number : W(0);
+  T* const to = weights + at.row * packs.packs * N;
+  if constexpr (alike) {
+    at.fill_but_one<N>(to, device::narrow<T>(share + absent), target,
+                       device::narrow<T>(share + weight));
+  } else {
+    const T* const added = counts ? shares.data : nullptr;
+    at.for_each([&](unsigned number) {
+      const auto p = static_cast<unsigned>(at.first) + number;
+      W values[N];
+      get_over<N>(added, p, W(0), values);
 #pragma unroll
-    for (int i = 0; i < N; ++i) values[i] += int64_t{p} * N + i == target ? weight : absent;
-    store_pack<N>(weights + row * n, p, values);
+      for (int i = 0; i < N; ++i) values[i] += int64_t{p} * N + i == target ? weight : absent;
+      store_pack<N>(to, p, values);
+    });
   }
 }
 
@@ -198,19 +218,23 @@ void soft_cross_entropy_backward(const Tensor& logits, const Tensor& weights, co
   visit("soft_cross_entropy_backward", logits, weights, aligned16(logits, weights, dlogits), run);
 }
 
-void target_weights(const Tensor& targets, const Tensor& rows, const Tensor& shares,
-                    const Tensor& weights, Stream stream) {
+void target_weights(const Tensor& targets, int64_t ignored, const Operand& rows,
+                    const Operand& shares, const Tensor& weights, Stream stream) {
   const char* op = "target_weights";
-  const int64_t n = weights.size(-1), count = targets.numel();
+  const int64_t n = weights.size(-1);
   visit_floating(op, weights.dtype(), [&]<class T>(Type<T>) {
-    visit_pack<T>(aligned16(weights, shares), n, [&]<int N>(std::integral_constant<int, N>) {
-      constexpr int packs_at_once = 4;
-      dim3 block = row_block(count, n, N, packs_at_once, weights.device());
-      if (block.x == 0) block = dim3(most_row_threads);
-      target_weights_kernel<device_type<T>, N>
-          <<<grid_of(op, ceil_div(count, block.y)), block, 0, native(stream)>>>(
-              targets.data<int64_t>(), pointer<T>(rows), maybe<T>(shares), pointer<T>(weights),
-              count, n);
+    using D = device_type<T>;
+    // As elements have it: rounded.
+    const auto weights_of = [](const Operand& x) {
+      return Weights<D>{maybe<T>(x.tensor), static_cast<wide<D>>(T(x.number.to<wide<D>>()))};
+    };
+    visit_pack<T>(aligned16(weights, shares.tensor), n, [&]<int N>(std::integral_constant<int, N>) {
+      const RowPacks packs(targets.numel(), n / N);
+      const auto kernel = shares.tensor.defined() ? target_weights_kernel<D, N, false>
+                                                  : target_weights_kernel<D, N, true>;
+      kernel<<<packs.grid(op), packs.block(), 0, native(stream)>>>(
+          integers(targets), ignored, weights_of(rows), weights_of(shares), pointer<T>(weights),
+          packs);
     });
   });
   BS_CUDA_CHECK_LAUNCH(op);

@@ -85,7 +85,7 @@ TEST_CASE("soft_cross_entropy beside large logits and what is not finite") {
 TEST_CASE("target_weights of many classes, smoothed, weighted and ignored") {
   const std::vector<int64_t> targets = {2, -100, 0, 7};
   const Tensor t = Tensor::from<int64_t>(targets, {4}).to(test_device());
-  for (const int64_t classes : {8, 9, 1000, 4096})
+  for (const int64_t classes : {8, 9, 1000, 4096, 10000})
     for (const DType dtype : {f64, f32, f16, bf16})
       for (const double s : {0.0, 0.5}) {
         const Reference table = random_reference({classes}, 3, 0.5, 2);
@@ -104,4 +104,43 @@ TEST_CASE("target_weights of many classes, smoothed, weighted and ignored") {
             CHECK(std::abs(y.at({r, j}) - expected) <= 2 * epsilon(dtype) * expected + 0x1p-24);
           }
       }
+}
+
+TEST_CASE("target_weights of classes that weigh alike") {
+  for (const DType number : {i64, i32})
+    for (const int64_t classes : {1, 3, 8, 100, 4096, 5003, 10000})
+      for (const DType dtype : {f64, f32, f16, bf16})
+        for (const double s : {0.0, 0.25}) {
+          const int64_t rows = 300;
+          const CrossEntropyOptions options{.ignore_index = classes / 2, .label_smoothing = s};
+          Reference targets({rows});
+          for (int64_t r = 0; r < rows; ++r)
+            targets.at({r}) = static_cast<double>(r * 977 % classes);
+          const Tensor t = targets.tensor(number, test_device());
+          const Tensor y = target_weights(t, classes, {}, options, dtype);
+          // Ones weigh the same, by another way.
+          const Tensor ones_of_classes = ones({classes}, dtype, test_device());
+          const Tensor same = target_weights(t, classes, ones_of_classes, options, dtype);
+          CHECK(y.dtype() == dtype);
+          REQUIRE_MESSAGE(Reference::of(y).values == Reference::of(same).values, to_string(dtype));
+        }
+}
+
+TEST_CASE("target_weights of targets that are no classes") {
+  const Tensor t = Tensor::from<int64_t>({1, 3, -1, -100}).to(test_device());
+  const CrossEntropyOptions options{.label_smoothing = 0.5};
+  if (test_device().is_cuda()) {
+    const Reference y = Reference::of(target_weights(t, 3, {}, options, f32));
+    CHECK(y.at({0, 1}) == doctest::Approx(0.5 + 0.5 / 3));
+    for (const int64_t row : {1, 2})
+      for (const int64_t j : {0, 1, 2}) CHECK(std::isnan(y.at({row, j})));
+    for (const int64_t j : {0, 1, 2}) CHECK(y.at({3, j}) == 0);
+  } else {
+    CHECK_THROWS_WITH_AS(
+        target_weights(t, 3, {}, options, f32),
+        "cross_entropy: target 3 of row 1 is outside [0, 3) and is not ignore_index -100", Error);
+  }
+  CHECK_THROWS_WITH_AS(target_weights(zeros({2}, f32), 3, {}, options, f32),
+                       "cross_entropy: dtype f32 is not supported; expected i64 or i32", Error);
+  CHECK(target_weights(zeros({0}, i64, test_device()), 3, {}, {}, f32).shape() == Shape{0, 3});
 }

@@ -123,6 +123,44 @@ TEST_CASE("powers in f32 are off by five units in the last place at most") {
   CHECK(wrong == 0);
 }
 
+TEST_CASE("gradients by the exponents of powers of all kinds of numbers, side by side") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const std::vector<double> kinds = {
+      0,    -0.0,     1,    -1,   0.5, 2,   -2, -2.5, 3,        0.1,     0.25,      1.0078125,
+      1e20, 0x1p-130, 1e-8, 0.75, 7.5, 100, -7, -0.5, infinity, 0x1p-20, -infinity, std::nan("")};
+  const auto count = static_cast<int64_t>(kinds.size());
+  Reference a({3, count, count}), b(a.shape), slopes(a.shape);
+  for (size_t i = 0; i < a.values.size(); ++i) {
+    // Of the last third all hold, so that no vector of it is computed otherwise.
+    const bool plain = i >= a.values.size() / 3 * 2;
+    a[i] =
+        plain ? 0.01 + static_cast<double>(i % 577) / 97 : kinds[i / kinds.size() % kinds.size()];
+    b[i] = plain ? static_cast<double>(i % 101) / 13 - 4 : kinds[i % kinds.size()];
+    slopes[i] = i < a.values.size() / 2 ? 1 : -0.75;
+  }
+  for (const DType dtype : {f64, f32, f16, bf16}) {
+    const Tensor p = a.tensor(dtype, test_device()), q = b.tensor(dtype, test_device());
+    const Tensor dy = slopes.tensor(dtype, test_device());
+    const Reference of = Reference::of(p), by = Reference::of(q);
+    const Reference actual = Reference::of(pow_backward_b(p, q, dy));
+    Reference exact(a.shape);
+    for (size_t i = 0; i < of.values.size(); ++i)
+      exact[i] =
+          of[i] == 0 && by[i] >= 0 ? 0 : slopes[i] * std::pow(of[i], by[i]) * std::log(of[i]);
+    const Reference expected = Reference::of(exact.tensor(dtype, Device::cpu()));
+    for (size_t i = 0; i < of.values.size(); ++i) {
+      CAPTURE(to_string(dtype));
+      CAPTURE(of[i]);
+      CAPTURE(by[i]);
+      const double least = dtype == f64 ? 0 : dtype == f16 ? 0x1p-24 : 1e-37;
+      const double roundings = is_low_precision(dtype) ? 2 : 8;
+      const double near = roundings * epsilon(dtype) * std::abs(expected[i]) + least;
+      CHECK((actual[i] == expected[i] || (std::isnan(actual[i]) && std::isnan(expected[i])) ||
+             std::abs(actual[i] - expected[i]) <= near));
+    }
+  }
+}
+
 TEST_CASE("angles of many turns, beside small ones") {
   Reference angles({203});  // more than a block, and a part of one
   for (size_t i = 0; i < angles.values.size(); ++i)

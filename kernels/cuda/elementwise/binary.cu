@@ -113,13 +113,27 @@ struct PowBackwardA {
     return b == 0 ? W(0) : dy * b * ::pow(a, b - 1);
   }
 };
+/// The power and its logarithm are of one logarithm to the base two: NaN of a negative a, as of
+/// CUDA's function, so that signs of powers do not matter.
 template <class T>
 struct PowBackwardB {
   using W = wide<T>;
   __device__ W near(W a, W b, W dy, bool& holds) const {
-    // The logarithm of |a| is that which 16 bits have for the power.
-    const W power = pow_of<T>(a, b, holds), log = a < 0 ? W(NAN) : relative_log_of<T>(::abs(a));
-    return a == 0 && b >= 0 ? W(0) : dy * power * log;
+    constexpr float log_two = 0.693147181F;
+    if constexpr (is_16_bit<T>) {
+      const float log = log2_of(a), exponent = b * log;
+      // Also beside a zero or one whose exponent is none, and of -0 to a negative power.
+      holds &= (exponent < INFINITY) | (a < 0);
+      const float y = dy * whole_exp2_of(exponent) * (log * log_two);
+      return a == 0 ? 0 : y;
+    } else if constexpr (sizeof(T) == 4) {
+      const TwoParts log = log2_parts_of(a);
+      const float y = dy * power_of(a, log, b, holds) * (log.high * log_two);
+      return a < 0 ? NAN : y;
+    } else {
+      holds = false;
+      return 0;
+    }
   }
   static __device__ __noinline__ W beyond(W a, W b, W dy) {
     return a == 0 && b >= 0 ? W(0) : dy * ::pow(a, b) * ::log(a);

@@ -195,14 +195,14 @@ __device__ inline wide<T> tan_of(wide<T> x) {
   }
 }
 
-/// The exponent of a power to the base two, in two parts.
-struct Exponent {
+/// A number in two parts.
+struct TwoParts {
   float high, low;
 };
-/// b log2 |a|: the logarithm of what is left of |a| beside a power of two is twice the inverse
+/// log2 |a|: the logarithm of what is left of |a| beside a power of two is twice the inverse
 /// hyperbolic tangent of (m - 1) / (m + 1), of which q is the first term and `rest` what that
 /// lacks.
-__device__ inline Exponent exponent_of(float a, float b) {
+__device__ inline TwoParts log2_parts_of(float a) {
   constexpr float scale = 1.44269502F, scale_rest = 1.92513667e-8F;  // whose sum is log2(e)
   const unsigned bits = __float_as_uint(fabsf(a)), two = (bits - 0x3f3504f3U) & 0xff800000U;
   const float m = __uint_as_float(bits - two), f = m - 1;
@@ -215,12 +215,19 @@ __device__ inline Exponent exponent_of(float a, float b) {
   const float first = fmaf(q, scale, whole);
   float more = fmaf(q, scale_rest, fmaf(rest, scale, fmaf(q, scale, whole - first)));
   more = fmaf(q, p, fmaf(rest, 3 * p, more));
-  const float high = first + more, low = more - (high - first);
-  return {b * high, fmaf(b, low, fmaf(b, high, -(b * high)))};
+  const float high = first + more;
+  return {high, more - (high - first)};
+}
+/// |a|^b of that logarithm. Clears `holds` where f32 needs CUDA's function, for what is subnormal,
+/// zero or not finite; otherwise it is off by 5 units in the last place at most.
+__device__ inline float power_of(float a, TwoParts log, float b, bool& holds) {
+  const float high = b * log.high, low = fmaf(b, log.low, fmaf(b, log.high, -high));
+  holds &= (fabsf(a) >= 0x1p-126F) & (fabsf(a) < INFINITY) & (fabsf(high) < 125);
+  const float near = device::exp2_of(high);
+  return fmaf(near * 0.693147181F, low, near);
 }
 
-/// Clears `holds` where f32 needs CUDA's function, for what is subnormal, zero or not finite;
-/// otherwise f32 is off by 5 units in the last place at most.
+/// Clears `holds` where f32 needs CUDA's function.
 template <class T>
 __device__ inline wide<T> pow_of(wide<T> a, wide<T> b, bool& holds) {
   if constexpr (is_16_bit<T>) {
@@ -233,11 +240,8 @@ __device__ inline wide<T> pow_of(wide<T> a, wide<T> b, bool& holds) {
     if (a < 0 && !is_whole && fabsf(a) < INFINITY) return NAN;
     return is_odd ? -y : y;
   } else if constexpr (sizeof(T) == 4) {
-    const Exponent exponent = exponent_of(a, b);
-    holds &= (fabsf(a) >= 0x1p-126F) & (fabsf(a) < INFINITY) & (fabsf(b) < 4194304) &
-             (fabsf(exponent.high) < 125);
-    const float near = device::exp2_of(exponent.high);
-    const float y = fmaf(near * 0.693147181F, exponent.low, near);
+    holds &= fabsf(b) < 4194304;
+    const float y = power_of(a, log2_parts_of(a), b, holds);
     const float whole = b + whole_shift;
     const unsigned sign = __float_as_uint(whole) << 31 & __float_as_uint(a);
     const bool is_number = (a > 0) | (whole - whole_shift == b);

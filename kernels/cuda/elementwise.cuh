@@ -289,7 +289,8 @@ struct TurnedInput {
   int n;
   Square<T> square;
 
-  __device__ bool across() const { return in_squares<T> && turn.across[n]; }
+  /// The only input always does. Kernels that know so keep no registers for vectors of others.
+  __device__ bool across() const { return in_squares<T> && (M == 2 || turn.across[n]); }
   __device__ void load(const typename Turn<M>::Tile& tile, unsigned line, unsigned column,
                        device::Raw<T, N>& raw) const {
     if (across()) return;
@@ -306,10 +307,15 @@ struct TurnedInput {
   }
 };
 
+/// Blocks of squares that a multiprocessor holds, where functions that call others would spill for
+/// more; else 0, which leaves it to the compiler.
+template <class F, class... T>
+inline constexpr int turned_blocks = sizeof...(T) == 1 && has_beyond<F, device::wide<T>...> ? 6 : 0;
+
 /// A block a square of the result. What lies across goes through shared memory, one input after the
 /// other, while vectors of the other inputs are on their way.
 template <int N, class F, class R, class... T>
-__global__ void __launch_bounds__(turn_threads)
+__global__ void __launch_bounds__(turn_threads, turned_blocks<F, T...>)
     map_turned_kernel(const F f, const __grid_constant__ Turn<sizeof...(T) + 1> turn, R* y,
                       const Source<T>... x) {
   constexpr int M = sizeof...(T) + 1;

@@ -226,8 +226,8 @@ BatchNormGradients batch_norm_backward_x(const BatchNormSaved& saved, const Tens
                sums.dtype() == statistics_dtype(saved.x) && sums.device() == saved.x.device(),
            "{}: sums {} {} on {} are not of x {} {} on {}", op, sums.dtype(), sums.shape(),
            sums.device(), saved.x.dtype(), saved.x.shape(), saved.x.device());
-  const Tensor& weight = p.norm.weight;
-  p.gradient.sums = contiguous(weight.defined() ? mul(sums, cast(weight, sums.dtype())) : sums);
+  p.gradient.sums = contiguous(sums);
+  p.gradient.weighs = true;
   p.gradient.count = static_cast<double>(count);
   return backward_x(p, wants_residual);
 }

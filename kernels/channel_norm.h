@@ -46,9 +46,10 @@ struct ChannelNorm {
 /** @brief What its backward reads besides. */
 struct ChannelGradient {
   Tensor dy;
-  Tensor y;          ///< of a ReLU behind a residual, whose sign x alone does not tell
-  Tensor sums;       ///< [2, sets]: sum weight dz, sum weight dz h; undefined: constants
-  double count = 1;  ///< elements that a statistic is of
+  Tensor y;             ///< of a ReLU behind a residual, whose sign x alone does not tell
+  Tensor sums;          ///< [2, sets]: sum weight dz, sum weight dz h; undefined: constants
+  bool weighs = false;  ///< whether sums, of sets that are channels, lack the weight
+  double count = 1;     ///< elements that a statistic is of
 };
 
 /// Everything is dense in one format, and not empty. With z = (x - mean) rstd weight + bias +

@@ -232,11 +232,13 @@ struct Slopes {
       : offset(static_cast<size_t>(s.slots())), slope(offset.size()) {
     const W *plain = gradient.sums.data<W>(), *centred = plain + s.sets();
     const W* rstds = norm.rstd.data<W>();
+    const Tensor weights = gradient.weighs ? wide_vector<W>(norm.weight) : Tensor();
+    const W* weight = maybe<W>(weights);
     const auto count = static_cast<W>(gradient.count);
-    for_all_slots(s, [&](int64_t slot, int64_t set, int64_t) {
-      const W rstd = rstds[set];
-      offset[static_cast<size_t>(slot)] = -rstd * (plain[set] / count);
-      slope[static_cast<size_t>(slot)] = -rstd * (rstd * (centred[set] / count));
+    for_all_slots(s, [&](int64_t slot, int64_t set, int64_t channel) {
+      const W rstd = rstds[set], factor = weight ? weight[channel] : W{1};
+      offset[static_cast<size_t>(slot)] = -rstd * (factor * plain[set] / count);
+      slope[static_cast<size_t>(slot)] = -rstd * (rstd * (factor * centred[set] / count));
     });
   }
 };

@@ -290,6 +290,47 @@ TEST_CASE("batch_norm over parts of a batch equals that over the whole") {
   check_close("dweight", Reference::of(sums.select(0, 1)), Reference::of(g.dweight), 1e-13);
 }
 
+TEST_CASE("batch_norm_backward_x by the sums of a whole is the whole's gradient") {
+  for (const DType dtype : {f64, f32, f16, bf16})
+    for (const Shape& shape :
+         {Shape{3, 5, 7, 5}, {2, 264, 3, 4}, {4, 2064, 3, 1}, {20, 8, 40, 40}, {9, 24, 8, 16}})
+      for (const bool last : {false, true}) {
+        CAPTURE(to_string(dtype));
+        CAPTURE(to_string(shape));
+        CAPTURE(last);
+        const auto image = [&](uint64_t seed) {
+          return in_format(on_device(random_reference(shape, seed), dtype), last);
+        };
+        const Tensor x = image(1), dy = image(2);
+        const int64_t channels = shape[1], count = x.numel() / channels;
+        const Tensor drawn = on_device(random_reference({channels}, 3), dtype);
+        const Reference factor = Reference::of(drawn);
+        const BatchNormResult r = batch_norm(x, {}, {}, {});
+        const DType wide = dtype == f64 ? f64 : f32;
+        for (const Tensor& weight : {Tensor(), drawn, cast(drawn, wide)})
+          for (const bool relu : {false, true}) {
+            const BatchNormSaved saved{
+                .x = x, .weight = weight, .bias = {}, .mean = r.mean, .rstd = r.rstd, .relu = relu};
+            const Tensor sums = batch_norm_backward_sums(saved, dy);
+            const Tensor dx = batch_norm_backward_x(saved, dy, sums, count).dx;
+            check_close("dx", Reference::of(dx), Reference::of(batch_norm_backward(saved, dy).dx),
+                        16 * epsilon(dtype));
+            if (relu) continue;
+            const Reference h = Reference::of(x), dz = Reference::of(dy), of = Reference::of(sums),
+                            mean = Reference::of(r.mean), rstd = Reference::of(r.rstd);
+            Reference expected = h;
+            for (size_t i = 0; i < h.values.size(); ++i) {
+              const size_t c = channel_of(shape, i), all = static_cast<size_t>(channels);
+              const double scale = rstd[c] * (weight.defined() ? factor[c] : 1);
+              const double normal = (h[i] - mean[c]) * rstd[c];
+              expected[i] =
+                  scale * (dz[i] - (of[c] + normal * of[all + c]) / static_cast<double>(count));
+            }
+            check_close("dx", Reference::of(dx), expected, 16 * epsilon(dtype));
+          }
+      }
+}
+
 TEST_CASE("batch_norm of what is not finite stays in its channel") {
   Reference x = random_reference({3, 8, 4, 4}, 2);
   x.at({1, 2, 3, 0}) = std::numeric_limits<double>::infinity();

@@ -143,27 +143,47 @@ __global__ void __launch_bounds__(merge_threads)
     to.put(result, lists.results, all, vectors.weight);
 }
 
-/// dx = scale dz + offset + slope (x - mean); without sums, which come as [2, sets], only the
-/// first.
+/// The sums that dx takes, [2, sets], or null.
+template <class T>
+struct SetSums {
+  using W = wide<T>;
+  const W* data;
+  unsigned sets;
+  W count;
+  bool weighs;
+
+  SetSums(const ChannelSlots& slots, const ChannelGradient& gradient)
+      : data(maybe<W>(gradient.sums)),
+        sets(static_cast<unsigned>(slots.sets())),
+        count(static_cast<W>(gradient.count)),
+        weighs(gradient.weighs) {}
+  /// The offset and the slope of a slot.
+  __device__ void get(unsigned set, W weight, W rstd, W& offset, W& slope) const {
+    const W factor = weighs ? weight : W(1);
+    offset = -rstd * (factor * data[set] / count);
+    slope = -rstd * (rstd * (factor * data[sets + set] / count));
+  }
+};
+
+/// dx = scale dz + offset + slope (x - mean); without sums only the first.
 template <class T, int N, bool rows>
 __global__ void __launch_bounds__(channel_threads, 2)
     channel_norm_backward_kernel(const T* x, const T* dy, const T* y, T* dx, T* dresidual,
                                  const __grid_constant__ ChannelGrid g,
                                  const __grid_constant__ ChannelVectors<T> vectors, bool relu,
-                                 const wide<T>* sums, unsigned sets, wide<T> count) {
+                                 const __grid_constant__ SetSums<T> sums) {
   using W = wide<T>;
   constexpr int K = rows ? N : 1;
   const ChannelShare<N, rows> share(g);
   if (share.count == 0) return;
   const ChannelAffine<T, K> affine(g, vectors, share.slot);
   W offset[K] = {}, slope[K] = {};
-  if (sums) {
+  if (sums.data) {
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      const unsigned set = g.set_of(share.slot + k);
-      const W rstd = vectors.rstd[set];
-      offset[k] = -rstd * (sums[set] / count);
-      slope[k] = -rstd * (rstd * (sums[sets + set] / count));
+      const unsigned slot = share.slot + k, set = g.set_of(slot);
+      const W weight = sums.weighs ? vectors.weight.at(g.channel_of(slot), 1) : W(1);
+      sums.get(set, weight, vectors.rstd[set], offset[k], slope[k]);
     }
   }
   for_each_loaded<T>(share, affine, x, dy, y, relu, [&](int64_t at, const W(&v)[N], W(&dz)[N]) {
@@ -172,10 +192,122 @@ __global__ void __launch_bounds__(channel_threads, 2)
     for (int k = 0; k < N; ++k) {
       const int of = rows ? k : 0;
       dz[k] *= affine.scale[of];
-      if (sums) dz[k] += offset[of] + slope[of] * (v[k] - affine.mean[of]);
+      if (sums.data) dz[k] += offset[of] + slope[of] * (v[k] - affine.mean[of]);
     }
     store_pack<N>(dx + at, dz);
   });
+}
+
+/// What dx takes of K slots. Of elements of 16 bits the mean's part is in the offset already: that
+/// is as exact as in ChannelAffine.
+template <class T, int K>
+struct DxTerms {
+  using W = wide<T>;
+  static constexpr bool is_joined = ChannelAffine<T, K>::is_joined;
+  static constexpr int numbers = is_joined ? 3 : 4;  ///< of a slot
+  W scale[K], slope[K], offset[K], mean[K];
+
+  __device__ void make(int k, unsigned slot, const ChannelGrid& g, const ChannelVectors<T>& vectors,
+                       const SetSums<T>& sums) {
+    const unsigned set = g.set_of(slot);
+    const W weight = vectors.weight.at(g.channel_of(slot), 1), rstd = vectors.rstd[set];
+    mean[k] = vectors.mean[set];
+    scale[k] = weight * rstd;
+    sums.get(set, weight, rstd, offset[k], slope[k]);
+    if (is_joined) offset[k] -= slope[k] * mean[k];
+  }
+  /// To and from shared memory, where each number has `columns` of them side by side.
+  __device__ void give(W* shared, unsigned columns) const {
+    shared[0] = scale[0], shared[columns] = slope[0], shared[2 * columns] = offset[0];
+    if constexpr (!is_joined) shared[3 * columns] = mean[0];
+  }
+  __device__ void take(const W* shared, unsigned columns) {
+    using Pack = device::Pack<W, K>;
+    const auto get = [&](int number) {
+      return *reinterpret_cast<const Pack*>(shared + number * columns);
+    };
+    const Pack packs[] = {get(0), get(1), get(2), get(numbers - 1)};
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      scale[k] = packs[0].at[k], slope[k] = packs[1].at[k];
+      offset[k] = packs[2].at[k], mean[k] = packs[3].at[k];
+    }
+  }
+  __device__ W dx(W x, W dz, int i) const {
+    const int k = K == 1 ? 0 : i;
+    if (is_joined) return dz * scale[k] + (offset[k] + slope[k] * x);
+    return dz * scale[k] + (offset[k] + slope[k] * (x - mean[k]));
+  }
+};
+
+/// The terms of a thread's slots. Of rows, whose slots the lines of a block share, each thread
+/// makes those of one.
+template <class T, int N, bool rows>
+__device__ DxTerms<T, rows ? N : 1> terms_of(const ChannelShare<N, rows>& share,
+                                             const ChannelGrid& g, const ChannelVectors<T>& vectors,
+                                             const SetSums<T>& sums) {
+  using W = wide<T>;
+  DxTerms<T, rows ? N : 1> terms;
+  if constexpr (rows) {
+    extern __shared__ uint4 memory[];
+    auto* const shared = reinterpret_cast<W*>(memory);
+    const unsigned columns = blockDim.x * N, first = blockIdx.y * columns;
+    const unsigned before = blockIdx.x / g.parts * g.inner;
+    for (unsigned c = threadIdx.y * blockDim.x + threadIdx.x; c < columns && first + c < g.inner;
+         c += blockDim.x * blockDim.y) {
+      DxTerms<T, 1> one;
+      one.make(0, before + first + c, g, vectors, sums);
+      one.give(shared + c, columns);
+    }
+    __syncthreads();
+    if (share.count > 0) terms.take(shared + threadIdx.x * N, columns);
+  } else {
+    if (share.count > 0) terms.make(0, share.slot, g, vectors, sums);
+  }
+  return terms;
+}
+
+/// Blocks on a multiprocessor, as many as leave all in registers.
+template <class T, bool rows>
+constexpr int dx_blocks = sizeof(wide<T>) == 8 ? 2
+                          : !rows              ? 5
+                          : sizeof(T) == 2     ? 3
+                                               : 4;
+
+/// The same with sums, and without a ReLU or a residual. Some packs are always on their way: the
+/// first before a thread finds out about its channels, others before the one in hand is stored.
+template <class T, int N, bool rows>
+__global__ void __launch_bounds__(channel_threads, dx_blocks<T, rows>)
+    channel_norm_dx_kernel(const T* x, const T* dy, T* dx, const __grid_constant__ ChannelGrid g,
+                           const __grid_constant__ ChannelVectors<T> vectors,
+                           const __grid_constant__ SetSums<T> sums) {
+  using W = wide<T>;
+  using Pack = Raw<T, N>;
+  constexpr unsigned ahead = 2;
+  const ChannelShare<N, rows> share(g);
+  Pack of_x[ahead], of_dy[ahead];
+  const auto load = [&](unsigned u, unsigned i) {
+    if (i >= share.count) return;
+    const int64_t at = share.first + i * share.step;
+    of_x[u] = *reinterpret_cast<const Pack*>(x + at);
+    of_dy[u] = *reinterpret_cast<const Pack*>(dy + at);
+  };
+#pragma unroll
+  for (unsigned u = 0; u < ahead; ++u) load(u, u);
+  const auto terms = terms_of<T, N, rows>(share, g, vectors, sums);
+  for (unsigned i = 0; i < share.count; i += ahead) {
+#pragma unroll
+    for (unsigned u = 0; u < ahead; ++u) {
+      if (i + u >= share.count) break;
+      W v[N], dz[N];
+      device::widen_pack<T, N>(of_x[u], v);
+      device::widen_pack<T, N>(of_dy[u], dz);
+      load(u, i + u + ahead);
+#pragma unroll
+      for (int k = 0; k < N; ++k) dz[k] = terms.dx(v[k], dz[k], k);
+      store_pack<N>(dx + share.first + (i + u) * share.step, dz);
+    }
+  }
 }
 
 template <class T>
@@ -226,16 +358,27 @@ void channel_norm_backward(const ChannelSlots& slots, const ChannelNorm& norm,
   const auto run = [&]<class T, int N, bool rows>(Type<T>, std::integral_constant<int, N>,
                                                   std::bool_constant<rows>) {
     using D = device_type<T>;
-    using W = wide<D>;
-    static const int most = channel_blocks_in_turns(channel_norm_backward_kernel<D, N, rows>);
-    const ChannelGrid g = channel_grid(slots, N, most, ChannelParts::apart, dx.device());
-    // x is of no account where statistics are constants, unless it tells the sign.
-    const bool reads_x = gradient.sums.defined() || (norm.relu && !gradient.y.defined());
-    channel_norm_backward_kernel<D, N, rows><<<g.grid, g.block, 0, native(stream)>>>(
-        reads_x ? pointer<T>(norm.x) : nullptr, pointer<T>(gradient.dy), maybe<T>(gradient.y),
-        pointer<T>(dx), maybe<T>(dresidual), g, ChannelVectors<D>(norm), norm.relu,
-        maybe<W>(gradient.sums), static_cast<unsigned>(slots.sets()),
-        static_cast<W>(gradient.count));
+    const SetSums<D> sums(slots, gradient);
+    const auto grid = [&](int most) {
+      return channel_grid(slots, N, most, ChannelParts::apart, dx.device());
+    };
+    if (sums.data && !norm.relu && !dresidual.defined()) {
+      static const int most = channel_blocks_in_turns(channel_norm_dx_kernel<D, N, rows>);
+      const ChannelGrid g = grid(most);
+      const size_t shared =
+          rows ? g.block.x * N * DxTerms<D, 1>::numbers * sizeof(wide<D>) : size_t{0};
+      channel_norm_dx_kernel<D, N, rows><<<g.grid, g.block, shared, native(stream)>>>(
+          pointer<T>(norm.x), pointer<T>(gradient.dy), pointer<T>(dx), g, ChannelVectors<D>(norm),
+          sums);
+    } else {
+      static const int most = channel_blocks_in_turns(channel_norm_backward_kernel<D, N, rows>);
+      const ChannelGrid g = grid(most);
+      // x is of no account where statistics are constants, unless it tells the sign.
+      const bool reads_x = sums.data || (norm.relu && !gradient.y.defined());
+      channel_norm_backward_kernel<D, N, rows><<<g.grid, g.block, 0, native(stream)>>>(
+          reads_x ? pointer<T>(norm.x) : nullptr, pointer<T>(gradient.dy), maybe<T>(gradient.y),
+          pointer<T>(dx), maybe<T>(dresidual), g, ChannelVectors<D>(norm), norm.relu, sums);
+    }
     BS_CUDA_CHECK_LAUNCH("channel_norm_backward");
   };
   visit_channels("channel_norm_backward", slots, dx.dtype(),

@@ -1,6 +1,5 @@
 #include <bs/kernels/avg_pool2d.h>
 
-#include <bs/kernels/binary.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/image.h>
 #include <bs/kernels/pool2d_axis.h>
@@ -91,11 +90,17 @@ Tensor adaptive_avg_pool2d_backward(const Tensor& dy, const Shape& x_shape) {
   const bool alike = dy.size(0) == x_shape[0] && dy.size(1) == x_shape[1];
   if (size != Extent2{1, 1} || !alike) return resample(op, map.transposed(), dy);
   // Of one window: the same for each pixel.
-  const double share = 1 / static_cast<double>(x_shape[2] * x_shape[3]);
-  if (!is_channels_last(dy)) return in_format(mul(dy.expand(x_shape), share), false);
-  const Shape last{x_shape[0], x_shape[2], x_shape[3], x_shape[1]};
-  const Tensor each = mul(dy.permute({0, 2, 3, 1}), share);
-  return in_format(contiguous(each.expand(last)).permute({0, 3, 1, 2}), true);
+  if (!is_floating(dy.dtype())) detail::unsupported_dtype(op, dy.dtype(), "f64, f32, f16 or bf16");
+  const bool last = is_channels_last(dy);
+  Tensor dx = empty_image(x_shape, dy.dtype(), dy.device(), last);
+  if (dx.numel() == 0) return dx;
+  const int64_t pixels = x_shape[2] * x_shape[3], channels = last ? x_shape[1] : 1;
+  const int64_t images = dx.numel() / pixels / channels;
+  const Tensor dense = contiguous(dy).view({images, 1, channels});
+  const Tensor stored = last ? dx.permute({0, 2, 3, 1}) : dx;
+  BS_DISPATCH(dy.device(), spread_over_pixels, dense, 1 / static_cast<double>(pixels),
+              stored.view({images, pixels, channels}));
+  return dx;
 }
 
 }  // namespace bs

@@ -24,4 +24,8 @@ Tensor avg_pool2d_backward(const Tensor& dy, const Shape& x_shape, const AvgPool
 Tensor adaptive_avg_pool2d(const Tensor& x, Extent2 size);
 Tensor adaptive_avg_pool2d_backward(const Tensor& dy, const Shape& x_shape);
 
+/// Gives y [images, pixels, channels] at each pixel x [images, 1, channels] times `share`; dense,
+/// floating, not empty. Planes have one channel.
+BS_BACKENDS(void spread_over_pixels(const Tensor& x, double share, const Tensor& y, Stream stream))
+
 }  // namespace bs

@@ -3,6 +3,7 @@
 #include <bs/autograd/interpolate.h>
 #include <bs/autograd/pad.h>
 #include <bs/autograd/pool2d.h>
+#include <bs/kernels/concat.h>
 #include <bs/kernels/image.h>
 #include <bs/kernels/random.h>
 #include <bs/tests/support/devices.h>
@@ -113,6 +114,29 @@ TEST_CASE("adaptive_avg_pool2d") {
           return sum / count;
         });
   }
+}
+
+TEST_CASE("adaptive_avg_pool2d_backward of one window, of any number of packs") {
+  for (const DType dtype : {f64, f32, f16, bf16})
+    for (const Shape& shape : {Shape{7, 24, 8, 9}, {5, 3, 7, 11}, {33, 40, 16, 2}, {2, 1, 5, 8}})
+      for (const bool last : {false, true}) {
+        CAPTURE(to_string(dtype));
+        CAPTURE(to_string(shape));
+        CAPTURE(last);
+        const Tensor dy = in_format(
+            random_reference({shape[0], shape[1], 1, 1}, 3).tensor(dtype, test_device()), last);
+        // Of a view, too, that begins where no vector does.
+        const Tensor behind = concat({dy, dy}, 0).slice(0, 1, 1 + shape[0]);
+        for (const Tensor& given : {dy, behind}) {
+          const Reference of = Reference::of(given);
+          Reference expected(shape);
+          const auto pixels = static_cast<size_t>(shape[2] * shape[3]);
+          for (size_t i = 0; i < expected.values.size(); ++i)
+            expected[i] = of[i / pixels] / static_cast<double>(pixels);
+          const Tensor dx = adaptive_avg_pool2d_backward(given, shape);
+          check_close("gradient", Reference::of(dx), expected, epsilon(dtype));
+        }
+      }
 }
 
 TEST_CASE("interpolate") {

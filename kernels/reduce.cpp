@@ -184,6 +184,24 @@ Tensor squares_around_mean(const char* op, const Tensor& x, const Axes& axes, bo
                                  scale * static_cast<double>(run.n)));
 }
 
+/// x as [parts, results, n] where the first and the last of three runs of axes are reduced, and
+/// parts are so few that one launch merges them; else undefined.
+Tensor around_one_run(const char* op, const Tensor& x, const Axes& axes) {
+  constexpr int64_t most_parts = 1024;
+  const auto reduced = marks(op, axes, x.rank());
+  int64_t extent[3] = {1, 1, 1};
+  int at = 0;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (x.size(i) == 1) continue;
+    const bool outside = reduced[static_cast<size_t>(i)];
+    if (outside != (at != 1)) ++at;
+    if (at > 2) return {};
+    extent[at] *= x.size(i);
+  }
+  if (extent[0] > most_parts) return {};
+  return contiguous(x).view({extent[0], extent[1], extent[2]});
+}
+
 /// The variance, or its root.
 Tensor variance(const char* op, const Tensor& x, const Axes& axes, bool keepdim, double correction,
                 bool is_root) {
@@ -192,6 +210,11 @@ Tensor variance(const char* op, const Tensor& x, const Axes& axes, bool keepdim,
   if (n == 0)
     return full(reduced_shape(op, x.shape(), axes, keepdim), std::nan(""), x.dtype(), x.device());
   if (last_of_several_runs(op, x, axes)) {
+    if (const Tensor parts = around_one_run(op, x, axes); parts.defined()) {
+      const Tensor y = Tensor::empty({parts.size(1)}, x.dtype(), x.device());
+      BS_DISPATCH(y.device(), variance_of_parts, parts, y, scale, is_root);
+      return y.view(reduced_shape(op, x.shape(), axes, keepdim));
+    }
     const Tensor wide = squares_around_mean(op, x, axes, keepdim, scale);
     return cast(is_root ? sqrt(wide) : wide, x.dtype());
   }

@@ -26,6 +26,9 @@ Tensor all_true(const char* op, const Tensor& x, const Axes& axes, bool keepdim)
 /// dtype, of bytes i64.
 BS_BACKENDS(
     void variance(const Tensor& x, const Tensor& y, double scale, bool is_root, Stream stream);
+    /// The same along the first and the last axis of x [parts, results, n]; y [results].
+    void variance_of_parts(const Tensor& x, const Tensor& y, double scale, bool is_root,
+                           Stream stream);
     void root_of_squares(const Tensor& x, const Tensor& y, Stream stream);
     /// How many equal the number that `to` [outer, inner], of x's dtype, names.
     void count_equal(const Tensor& x, const Tensor& to, const Tensor& y, Stream stream);

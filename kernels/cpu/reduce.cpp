@@ -290,6 +290,29 @@ void squared_deviation(const Tensor& x, const Tensor& mean, const Tensor& y, dou
   });
 }
 
+/// In two passes over rows, whose sums are columns of parts.
+void variance_of_parts(const Tensor& x, const Tensor& y, double scale, bool is_root, Stream) {
+  const int64_t parts = x.size(0), results = x.size(1), n = x.size(2);
+  visit_floating("var", x.dtype(), [&]<class T>(Type<T>) {
+    using W = Wide<T>;
+    through_wide(y, [&](const Tensor& wide) {
+      const Tensor rows = x.view({parts * results, n, 1});
+      const Tensor sums = Tensor::empty({parts * results}, wide.dtype(), x.device());
+      const Tensor means = Tensor::empty_like(sums);
+      const auto add_parts = [&](double by) {
+        reduce<Sum, W, W>(sums.view({1, parts, results}), Identity{}, wide, by);
+      };
+      reduce<Sum, W, T>(rows, Identity{}, sums, 1);
+      add_parts(1 / static_cast<double>(parts * n));
+      for (int64_t part = 0; part < parts; ++part)
+        std::copy_n(wide.data<W>(), results, means.data<W>() + part * results);
+      reduce<Sum, W, T>(rows, SquaredDeviation<W>{means.data<W>()}, sums, 1);
+      add_parts(scale);
+      if (is_root) take_roots<W>(wide);
+    });
+  });
+}
+
 void variance(const Tensor& x, const Tensor& y, double scale, bool is_root, Stream stream) {
   through_wide(y, [&](const Tensor& wide) {
     squared_deviation(x, {}, wide, scale, stream);

@@ -33,6 +33,32 @@ int64_t best_of(const Reference& x, int64_t j, int64_t l) {
   return best;
 }
 
+/// var and stddev over axes 0 and 2 of x, which has four.
+void check_deviations(const Tensor& x) {
+  const Shape shape = x.shape();
+  const DType dtype = x.dtype();
+  CAPTURE(shape);
+  CAPTURE(dtype);
+  const Reference seen = Reference::of(x), found = Reference::of(var(x, Dims{0, 2})),
+                  roots = Reference::of(stddev(x, Dims{0, 2}));
+  const int64_t each = shape[0] * shape[2];
+  // Some hundred additions in f32 a thread; then the rounding of the result.
+  const double bound = dtype == f64 ? 1e-12 : dtype == f32 ? 1e-5 : dtype == f16 ? 0x1p-10 : 0x1p-8;
+  for (int64_t j = 0; j < shape[1]; ++j)
+    for (int64_t l = 0; l < shape[3]; ++l) {
+      double mean = 0, squares = 0;
+      const auto visit = [&](const auto& f) {
+        for (int64_t i = 0; i < shape[0]; ++i)
+          for (int64_t k = 0; k < shape[2]; ++k) f(seen.at({i, j, k, l}));
+      };
+      visit([&](double value) { mean += value / static_cast<double>(each); });
+      visit([&](double value) { squares += (value - mean) * (value - mean); });
+      const double expected = squares / static_cast<double>(each - 1);
+      CHECK(std::abs(found.at({j, l}) - expected) <= bound * expected);
+      CHECK(std::abs(roots.at({j, l}) - std::sqrt(expected)) <= bound * std::sqrt(expected));
+    }
+}
+
 }  // namespace
 
 TEST_CASE("argmax over axes apart finds the first of the largest") {
@@ -79,28 +105,25 @@ TEST_CASE("var over axes apart, of values far from zero") {
   CHECK(std::isnan(var(full({2, 1, 1}, 3, f32, test_device()).slice(0, 0, 1)).item()));
 }
 
-TEST_CASE("var over axes apart of which the last run is long") {
+TEST_CASE("var and stddev over axes apart of which the last run is long") {
   for (const Shape& shape : {Shape{2, 3, 100003, 1}, Shape{2, 3, 9001, 5}})
-    for (const DType dtype : {f64, f32, bf16}) {
-      CAPTURE(shape);
-      CAPTURE(dtype);
-      const Tensor x = random_reference(shape, 11).tensor(dtype, test_device());
-      const Reference seen = Reference::of(x), found = Reference::of(var(x, Dims{0, 2}));
-      const int64_t each = shape[0] * shape[2];
-      for (int64_t j = 0; j < shape[1]; ++j)
-        for (int64_t l = 0; l < shape[3]; ++l) {
-          double mean = 0, squares = 0;
-          const auto visit = [&](const auto& f) {
-            for (int64_t i = 0; i < shape[0]; ++i)
-              for (int64_t k = 0; k < shape[2]; ++k) f(seen.at({i, j, k, l}));
-          };
-          visit([&](double value) { mean += value / static_cast<double>(each); });
-          visit([&](double value) { squares += (value - mean) * (value - mean); });
-          const double expected = squares / static_cast<double>(each - 1);
-          // Some hundred additions in f32 a thread; then the rounding of the result.
-          const double bound = dtype == f64 ? 1e-12 : dtype == f32 ? 1e-5 : 0x1p-8;
-          CHECK(std::abs(found.at({j, l}) - expected) <= bound * expected);
-        }
+    for (const DType dtype : {f64, f32, bf16})
+      check_deviations(random_reference(shape, 11).tensor(dtype, test_device()));
+}
+
+TEST_CASE("var and stddev over a first and a last axis: parts of rows") {
+  // Rows that share a warp, that a warp or a block has, that several blocks share; few parts and
+  // many, at last more than are merged at once.
+  const Shape shapes[] = {{40, 5, 3, 1},    {4, 37, 64, 1},   {33, 2, 75, 1},  {3, 70, 1032, 1},
+                          {2, 2, 70000, 1}, {1024, 3, 16, 1}, {1500, 3, 4, 1}, {2, 9, 1, 1}};
+  for (const Shape& shape : shapes)
+    for (const DType dtype : {f64, f32, f16, bf16}) {
+      const Tensor x = random_reference(shape, 12).tensor(dtype, test_device());
+      check_deviations(x);
+      const Tensor longer = Tensor::empty({x.numel() + 1}, dtype, test_device());
+      const Tensor later = longer.slice(0, 1, x.numel() + 1).view(shape);  // between vectors
+      copy(x, later);
+      check_deviations(later);
     }
 }
 

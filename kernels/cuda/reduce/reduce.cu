@@ -232,6 +232,32 @@ void reduce_rows(const T* x, int64_t rows, int64_t n, Output<State, Term<T>> out
   launch();
 }
 
+/// Launches parts_kernel behind the kernel that leaves the states.
+template <class State, class T>
+void merge_parts(const State* states, int64_t results, int64_t parts, int64_t inner,
+                 const FoldedRows<T>& rows, const Output<State, Term<T>>& output, Stream stream) {
+  // As many threads as there are parts: idle ones would keep other blocks waiting.
+  const auto threads_for = [](int64_t count, int64_t most) {
+    return static_cast<unsigned>(
+        std::min<int64_t>(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count))), most));
+  };
+  const unsigned side = threads_for(results, warp);
+  const dim3 merging(side, threads_for(parts, merge_threads / side));
+  launch_early(parts_kernel<State, T>, grid_of("reduce", ceil_div(results, merging.x)), merging, 0,
+               stream, states, results, parts, inner, rows, output);
+}
+
+template <class State, class T>
+void reduce_along_rows(const T* x, bool aligned, int64_t rows, int64_t n,
+                       const Output<State, Term<T>>& output, Device device, Stream stream) {
+  constexpr int N = device::pack_size<T>;
+  if (aligned && n % N == 0) {
+    reduce_rows<State, N, false>(x, rows, n, output, device, stream);
+  } else {
+    reduce_rows<State, N, true>(x, rows, n, output, device, stream);
+  }
+}
+
 template <class State, int N, class T>
 void reduce_columns(const T* x, const Shape& shape, const FoldedRows<T>& rows,
                     Output<State, Term<T>> output, Device device, Stream stream) {
@@ -261,16 +287,7 @@ void reduce_columns(const T* x, const Shape& shape, const FoldedRows<T>& rows,
   to_states.states = states;
   launch(to_states);
   const int64_t each = inner / rows.of_row, results = outer * each;
-  // As many threads as there are parts: idle ones would keep other blocks waiting.
-  const auto threads_for = [](int64_t count, int64_t most) {
-    return static_cast<unsigned>(
-        std::min<int64_t>(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count))), most));
-  };
-  const unsigned side = threads_for(results, warp);
-  const dim3 merging(side, threads_for(parts * rows.of_row, merge_threads / side));
-  launch_early(parts_kernel<State, T>, grid_of("reduce", ceil_div(results, merging.x)), merging, 0,
-               stream, static_cast<const State*>(states), results, parts * rows.of_row, each, rows,
-               output);
+  merge_parts<State, T>(states, results, parts * rows.of_row, each, rows, output, stream);
 }
 
 /// The same where columns are no whole packs, but several rows of them are, side by side; whether
@@ -314,12 +331,7 @@ void reduce(const char* op, const Tensor& x, const Results& to, Stream stream) {
   if (to.numbers.defined()) output.numbers = to.numbers.data();
   output.is_root = to.is_root;
   if (inner == 1) {
-    constexpr int N = device::pack_size<D>;
-    if (aligned16(x) && n % N == 0) {
-      reduce_rows<State, N, false>(from, outer, n, output, x.device(), stream);
-    } else {
-      reduce_rows<State, N, true>(from, outer, n, output, x.device(), stream);
-    }
+    reduce_along_rows<State>(from, aligned16(x), outer, n, output, x.device(), stream);
   } else {
     // Places, and numbers that states begin with, are of single rows.
     constexpr bool folds = !requires(State & s) { s.place; }
@@ -330,6 +342,24 @@ void reduce(const char* op, const Tensor& x, const Results& to, Stream stream) {
       reduce_columns<State, N>(from, x.shape(), FoldedRows<D>{}, output, x.device(), stream);
     });
   }
+  BS_CUDA_CHECK_LAUNCH(op);
+}
+
+/// The first and the last axis of x [parts, results, n]: rows leave states, which are merged.
+template <class State, class T>
+void reduce_outer(const char* op, const Tensor& x, const Results& to, Stream stream) {
+  using D = device_type<T>;
+  using Out = Output<State, Term<D>>;
+  const int64_t parts = x.size(0), results = x.size(1), n = x.size(2);
+  const Tensor memory = memory_of<State>(parts * results, x.device());
+  auto* const states = static_cast<State*>(memory.data());
+  Out output{to.y.data(), to.y.dtype(), static_cast<Term<D>>(to.scale)};
+  output.is_root = to.is_root;
+  Out to_states = output;
+  to_states.of_rows = states;
+  reduce_along_rows<State>(pointer<T>(x), aligned16(x), parts * results, n, to_states, x.device(),
+                           stream);
+  merge_parts<State, D>(states, results, parts, results, FoldedRows<D>{}, output, stream);
   BS_CUDA_CHECK_LAUNCH(op);
 }
 
@@ -363,6 +393,14 @@ void squared_deviation(const Tensor& x, const Tensor& mean, const Tensor& y, dou
 
 void variance(const Tensor& x, const Tensor& y, double scale, bool is_root, Stream stream) {
   reduce_floating<MomentState>("var", x, {.y = y, .scale = scale, .is_root = is_root}, stream);
+}
+
+void variance_of_parts(const Tensor& x, const Tensor& y, double scale, bool is_root,
+                       Stream stream) {
+  visit_floating("var", x.dtype(), [&]<class T>(Type<T>) {
+    reduce_outer<MomentState<wide<device_type<T>>>, T>(
+        "var", x, {.y = y, .scale = scale, .is_root = is_root}, stream);
+  });
 }
 
 void root_of_squares(const Tensor& x, const Tensor& y, Stream stream) {

@@ -76,6 +76,7 @@ struct Output {
   DType dtype;  ///< theirs
   W scale;
   State* states = nullptr;        ///< of parts, where there are several
+  State* of_rows = nullptr;       ///< states in place of results, if they are asked for
   int* done = nullptr;            ///< of a row's, for each blockIdx.x; zero before and after
   W* means = nullptr;             ///< for those of moments, if they are asked for
   void* values = nullptr;         ///< for what is at places, if it is asked for
@@ -210,7 +211,11 @@ __global__ void __launch_bounds__(most_row_threads, row_blocks<T>)
   }
   if (threadIdx.x != 0 || row >= rows) return;
   if constexpr (requires { state.template find<N>(x, n); }) state.template find<N>(x + row * n, n);
-  output.store(row, state);
+  if (output.of_rows) {
+    output.of_rows[row] = state;
+  } else {
+    output.store(row, state);
+  }
 }
 
 }  // namespace bs::cuda

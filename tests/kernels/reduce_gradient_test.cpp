@@ -93,7 +93,11 @@ void check_gradient(const Gradient& g, const ReductionCase& c, DType dtype, bool
   // The same elements, which lie behind one another along the first axis.
   const Dims order = x.shape.rank() == 2 ? Dims{1, 0} : Dims();
   const Tensor turned = order.empty() ? dense : clone(dense.permute(order)).permute(order);
-  for (const Tensor& view : {dense, turned}) {
+  // And those between vectors of 16 bytes.
+  const Tensor longer = Tensor::empty({dense.numel() + 1}, dtype, test_device());
+  const Tensor later = longer.slice(0, 1, dense.numel() + 1).view(c.shape);
+  copy(dense, later);
+  for (const Tensor& view : {dense, turned, later}) {
     const Tensor dx = g.op(view, on(y), on(dy), c.axes, keepdim);
     CHECK(dx.dtype() == dtype);
     check_close(g.name, Reference::of(dx), expected, tolerance);

@@ -206,7 +206,7 @@ Tensor memory_of(int64_t states, Device device) {
 template <class State, int N, bool ends, class T>
 void reduce_rows(const T* x, int64_t rows, int64_t n, Output<State, Term<T>> output, Device device,
                  Stream stream) {
-  constexpr int held = 8;
+  constexpr int held = row_packs<State, T>;
   dim3 block = row_block(rows, n, N, held, device);
   if (block.x == 0) block = dim3(most_row_threads);
   constexpr int few = 4;  // packs of a lane where rows share a warp

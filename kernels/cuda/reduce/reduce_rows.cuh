@@ -141,6 +141,11 @@ inline constexpr int row_blocks = 1;  // where 64 registers are a few too few
 inline constexpr int row_blocks = sizeof(Term<T>) > 4 ? 1 : 2;
 #endif
 
+/// Packs that a thread has on their way, and is to have of a row. States of one number need little
+/// arithmetic: more threads with fewer loads leave fewer lines of the L2 cache waiting for memory.
+template <class State, class T>
+inline constexpr unsigned row_packs = sizeof(State) > sizeof(Term<T>) ? 8 : 4;
+
 /// Elements in front of the first whole pack of N, packs, and elements behind them.
 struct Stretch {
   unsigned head, packs, tail;
@@ -161,7 +166,7 @@ template <class State, int N, bool ends, class T>
 __global__ void __launch_bounds__(most_row_threads, row_blocks<T>)
     rows_kernel(const T* x, int64_t rows, int64_t n, int64_t length,
                 Output<State, Term<T>> output) {
-  constexpr unsigned ahead = 8;  // loads on their way
+  constexpr unsigned ahead = row_packs<State, T>;
   const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   const int64_t here = row < rows ? min(n - blockIdx.y * length, length) : 0;
   int64_t begin = blockIdx.y * length;

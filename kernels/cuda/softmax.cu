@@ -1,6 +1,7 @@
 #include <bs/kernels/softmax.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/device/tile/activation.cuh>
+#include <bs/kernels/cuda/early_launch.cuh>
 #include <bs/kernels/cuda/elementwise.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 
@@ -141,9 +142,11 @@ __global__ void __launch_bounds__(most_row_threads)
   Row in;
   in.load(x + part.first, part.size);
   const auto state = softmax_state<true>(in, part.size);
+  let_next_launch_begin();
   if (threadIdx.x == 0) states[blockIdx.x] = state;
 }
 
+/// Launched early: x was there before the launch before began, so only the states are waited for.
 template <class T, class Row, bool logarithm>
 __global__ void __launch_bounds__(most_row_threads)
     softmax_parts_kernel(const T* x, T* y, const SoftmaxState<wide<T>>* states,
@@ -152,6 +155,7 @@ __global__ void __launch_bounds__(most_row_threads)
   const auto part = parts.part();
   Row in;
   in.load(x + part.first, part.size);
+  wait_for_previous_launch();
   const auto* const each = states + part.row * parts.count;
   W top = -INFINITY, sum = 0;
   for (unsigned i = threadIdx.x; i < parts.count; i += blockDim.x) top = fmax(top, each[i].top);
@@ -169,9 +173,11 @@ __global__ void __launch_bounds__(most_row_threads)
   out.load(y + part.first, part.size);
   slope.load(dy + part.first, part.size);
   const wide<T> sum = slope_sum<logarithm>(out, slope, part.size);
+  let_next_launch_begin();
   if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
+/// Launched early, as above.
 template <class T, class Row, bool logarithm>
 __global__ void __launch_bounds__(most_row_threads)
     softmax_backward_parts_kernel(const T* y, const T* dy, T* dx, const wide<T>* sums,
@@ -180,6 +186,7 @@ __global__ void __launch_bounds__(most_row_threads)
   Row out, slope;
   out.load(y + part.first, part.size);
   slope.load(dy + part.first, part.size);
+  wait_for_previous_launch();
   wide<T> sum = 0;
   for (unsigned i = threadIdx.x; i < parts.count; i += blockDim.x)
     sum += sums[part.row * parts.count + i];
@@ -203,30 +210,26 @@ void visit_softmax_row(bool aligned, int64_t rows, int64_t n, Device device, F&&
   visit_shared_row<T, held_bytes>(aligned, rows, n, device, std::forward<F>(f));
 }
 
-/// Calls f(Type<Row>, parts, blocks) for long rows that are to be split, and says whether they are:
-/// where they are too few to keep the GPU busy with a block each, or where L2 can't hold those that
-/// are read at once.
+/// Calls f(Type<Row>, parts, blocks) for rows that are to be split, and says whether they are. It
+/// pays from 128 KiB on: fewer are read again by one block as fast as by a second launch.
 template <class T, int held_bytes, class F>
 bool visit_parts(const char* op, bool aligned, const Tensor& x, F&& f) {
+  constexpr int64_t least_bytes = 128 << 10;
   constexpr int busy_blocks = 4;  // of a multiprocessor
   using D = device_type<T>;
   const int64_t n = x.size(-1), rows = x.numel() / n;
-  const DeviceProperties& gpu = device_properties(x.device());
-  const int64_t wanted = int64_t{gpu.multiprocessors} * busy_blocks;
-  const bool beyond_l2 = n * static_cast<int64_t>(sizeof(T)) * wanted > gpu.l2_bytes;
-  bool split = false;
+  if (n * static_cast<int64_t>(sizeof(T)) <= least_bytes) return false;
+  const int64_t wanted = int64_t{device_properties(x.device()).multiprocessors} * busy_blocks;
   visit_pack<T>(aligned, n, [&]<int N>(std::integral_constant<int, N>) {
     constexpr int held = held_bytes / static_cast<int>(sizeof(T)) / std::max(N, 2);
-    constexpr int64_t least = most_row_threads * N, most = least * held;
-    split = n > most && (rows < wanted || beyond_l2);
-    if (!split) return;
+    constexpr int64_t least = most_row_threads * N;
     const int64_t several = std::min(ceil_div(wanted, rows), ceil_div(n, least));
-    const int64_t count = std::max(ceil_div(n, most), several);
+    const int64_t count = std::max(ceil_div(n, least * held), several);
     const int64_t elements = ceil_div(n / N, count) * N, parts = ceil_div(n, elements);
     f(Type<HeldRow<D, N, held>>{}, RowParts{elements, static_cast<unsigned>(parts), n},
       grid_of(op, rows * parts));
   });
-  return split;
+  return true;
 }
 
 template <class T, bool logarithm>

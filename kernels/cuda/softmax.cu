@@ -1,7 +1,6 @@
 #include <bs/kernels/softmax.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/device/tile/activation.cuh>
-#include <bs/kernels/cuda/early_launch.cuh>
 #include <bs/kernels/cuda/elementwise.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 
@@ -142,11 +141,9 @@ __global__ void __launch_bounds__(most_row_threads)
   Row in;
   in.load(x + part.first, part.size);
   const auto state = softmax_state<true>(in, part.size);
-  let_next_launch_begin();
   if (threadIdx.x == 0) states[blockIdx.x] = state;
 }
 
-/// Launched early: x was there before the launch before began, so only the states are waited for.
 template <class T, class Row, bool logarithm>
 __global__ void __launch_bounds__(most_row_threads)
     softmax_parts_kernel(const T* x, T* y, const SoftmaxState<wide<T>>* states,
@@ -155,7 +152,6 @@ __global__ void __launch_bounds__(most_row_threads)
   const auto part = parts.part();
   Row in;
   in.load(x + part.first, part.size);
-  wait_for_previous_launch();
   const auto* const each = states + part.row * parts.count;
   W top = -INFINITY, sum = 0;
   for (unsigned i = threadIdx.x; i < parts.count; i += blockDim.x) top = fmax(top, each[i].top);
@@ -173,11 +169,9 @@ __global__ void __launch_bounds__(most_row_threads)
   out.load(y + part.first, part.size);
   slope.load(dy + part.first, part.size);
   const wide<T> sum = slope_sum<logarithm>(out, slope, part.size);
-  let_next_launch_begin();
   if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
-/// Launched early, as above.
 template <class T, class Row, bool logarithm>
 __global__ void __launch_bounds__(most_row_threads)
     softmax_backward_parts_kernel(const T* y, const T* dy, T* dx, const wide<T>* sums,
@@ -186,7 +180,6 @@ __global__ void __launch_bounds__(most_row_threads)
   Row out, slope;
   out.load(y + part.first, part.size);
   slope.load(dy + part.first, part.size);
-  wait_for_previous_launch();
   wide<T> sum = 0;
   for (unsigned i = threadIdx.x; i < parts.count; i += blockDim.x)
     sum += sums[part.row * parts.count + i];

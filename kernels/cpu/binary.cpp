@@ -53,7 +53,7 @@ struct Power {
 struct PowerBackwardA {
   template <class W>
   W operator()(W a, W b, W dy) const {
-    return b == 0 ? W(0) : dy * b * math::pow(a, b - 1);
+    return b == 0 ? W(0) : dy * (b * math::pow(a, b - 1));
   }
   template <class W>
   static bool holds(W a, W b, W) {
@@ -61,7 +61,7 @@ struct PowerBackwardA {
   }
   template <class W>
   static W beyond(W a, W b, W dy) {
-    return b == 0 ? W(0) : dy * b * std::pow(a, b - 1);
+    return b == 0 ? W(0) : dy * (b * std::pow(a, b - 1));
   }
 };
 struct PowerBackwardB {
@@ -76,7 +76,7 @@ struct PowerBackwardB {
   }
   template <class W>
   static W beyond(W a, W b, W dy) {
-    return a == 0 && b >= 0 ? W(0) : dy * std::pow(a, b) * std::log(a);
+    return a == 0 && b >= 0 ? W(0) : dy * (std::pow(a, b) * std::log(a));
   }
 };
 

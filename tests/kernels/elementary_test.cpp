@@ -161,6 +161,35 @@ TEST_CASE("gradients by the exponents of powers of all kinds of numbers, side by
   }
 }
 
+TEST_CASE("gradients of powers are finite where a product on the way is not") {
+  struct Case {
+    DType dtype;
+    double a, b, dy;
+  };
+  // The power times dy is beyond the dtype's range, and the logarithm brings it back.
+  for (const Case& c :
+       {Case{f32, 1.0001, 8.6e5, 64}, {bf16, 1.0078125, 11008, 64}, {f64, 1.0001, 7.08e6, 64}}) {
+    // Many: whole vectors of what holds. Few: what a thread computes one by one.
+    for (const int64_t count : {int64_t{1}, int64_t{1000}}) {
+      const Tensor a = full({count}, c.a, c.dtype, test_device());
+      const Tensor b = full({count}, c.b, c.dtype, test_device());
+      const Tensor dy = full({count}, c.dy, c.dtype, test_device());
+      const double of = Reference::of(a)[0], by = Reference::of(b)[0];
+      // The power times a base near one is as inexact as the logarithm times the exponent.
+      const double expected = c.dy * (std::pow(of, by) * std::log(of));
+      for (const double found : Reference::of(pow_backward_b(a, b, dy)).values)
+        CHECK(found == doctest::Approx(expected).epsilon(is_low_precision(c.dtype) ? 0.02 : 1e-4));
+    }
+  }
+  // dy times the exponent is, and the power is zero.
+  for (const auto& [dtype, dy] : {std::pair{f32, 1e30}, {bf16, 1e30}, {f64, 1e300}})
+    for (const double found : Reference::of(pow_backward_a(full({1000}, 0.5, dtype, test_device()),
+                                                           full({1000}, 1e9, dtype, test_device()),
+                                                           full({1000}, dy, dtype, test_device())))
+                                  .values)
+      CHECK(found == 0);
+}
+
 TEST_CASE("angles of many turns, beside small ones") {
   Reference angles({203});  // more than a block, and a part of one
   for (size_t i = 0; i < angles.values.size(); ++i)

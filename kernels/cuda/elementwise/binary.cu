@@ -107,10 +107,10 @@ struct PowBackwardA {
   using W = wide<T>;
   __device__ W near(W a, W b, W dy, bool& holds) const {
     const W power = pow_of<T>(a, b - 1, holds);
-    return b == 0 ? W(0) : dy * b * power;
+    return b == 0 ? W(0) : dy * (b * power);
   }
   static __device__ __noinline__ W beyond(W a, W b, W dy) {
-    return b == 0 ? W(0) : dy * b * ::pow(a, b - 1);
+    return b == 0 ? W(0) : dy * (b * ::pow(a, b - 1));
   }
 };
 /// The power and its logarithm are of one logarithm to the base two: NaN of a negative a, as of
@@ -124,11 +124,11 @@ struct PowBackwardB {
       const float log = log2_of(a), exponent = b * log;
       // Also beside a zero or one whose exponent is none, and of -0 to a negative power.
       holds &= (exponent < INFINITY) | (a < 0);
-      const float y = dy * whole_exp2_of(exponent) * (log * log_two);
+      const float y = dy * (whole_exp2_of(exponent) * (log * log_two));
       return a == 0 ? 0 : y;
     } else if constexpr (sizeof(T) == 4) {
       const TwoParts log = log2_parts_of(a);
-      const float y = dy * power_of(a, log, b, holds) * (log.high * log_two);
+      const float y = dy * (power_of(a, log, b, holds) * (log.high * log_two));
       return a < 0 ? NAN : y;
     } else {
       holds = false;
@@ -136,7 +136,7 @@ struct PowBackwardB {
     }
   }
   static __device__ __noinline__ W beyond(W a, W b, W dy) {
-    return a == 0 && b >= 0 ? W(0) : dy * ::pow(a, b) * ::log(a);
+    return a == 0 && b >= 0 ? W(0) : dy * (::pow(a, b) * ::log(a));
   }
 };
 struct MinimumBackward {

@@ -70,7 +70,9 @@ struct Moments {
   void merge(W other_count, W other_mean, W other_squares) {
     const W both = count + other_count, deviation = other_mean - mean;
     const W share = other_count / both;
-    squares += other_squares + deviation * deviation * count * share;
+    // Of no element the square could be infinite, and 0 of it is not.
+    const W apart = count == 0 ? W(0) : deviation;
+    squares += other_squares + apart * apart * count * share;
     mean += deviation * share;
     count = both;
   }

@@ -292,16 +292,21 @@ TEST_CASE("batch_norm over parts of a batch equals that over the whole") {
 
 TEST_CASE("batch_norm_backward_x by the sums of a whole is the whole's gradient") {
   for (const DType dtype : {f64, f32, f16, bf16})
-    for (const Shape& shape :
-         {Shape{3, 5, 7, 5}, {2, 264, 3, 4}, {4, 2064, 3, 1}, {20, 8, 40, 40}, {9, 24, 8, 16}})
+    for (const Shape& shape : {Shape{3, 5, 7, 5},
+                               {2, 264, 3, 4},
+                               {4, 2064, 3, 1},
+                               {3, 4120, 2, 1},
+                               {20, 8, 40, 40},
+                               {9, 24, 8, 16}})
       for (const bool last : {false, true}) {
         CAPTURE(to_string(dtype));
         CAPTURE(to_string(shape));
         CAPTURE(last);
-        const auto image = [&](uint64_t seed) {
-          return in_format(on_device(random_reference(shape, seed), dtype), last);
+        const auto image = [&](uint64_t seed, double middle) {
+          const Reference r = random_reference(shape, seed, middle - 1, middle + 1);
+          return in_format(on_device(r, dtype), last);
         };
-        const Tensor x = image(1), dy = image(2);
+        const Tensor x = image(1, last ? 100 : 0), dy = image(2, 0);
         const int64_t channels = shape[1], count = x.numel() / channels;
         const Tensor drawn = on_device(random_reference({channels}, 3), dtype);
         const Reference factor = Reference::of(drawn);
@@ -343,6 +348,15 @@ TEST_CASE("batch_norm of what is not finite stays in its channel") {
       CHECK(std::isnan(y[i]) == (c == 2 || c == 5));
     }
   }
+}
+
+TEST_CASE("batch_norm of numbers whose squares are infinite is finite") {
+  for (const Shape& shape : {Shape{2, 3, 4, 5}, {8, 16, 1, 1}, {1, 8, 60, 70}})
+    for (const bool last : {false, true}) {
+      const Tensor x = in_format(full(shape, 3e19, f32, test_device()), last);
+      for (const double v : Reference::of(batch_norm(x, {}, {}, {}).y).values)
+        CHECK(std::isfinite(v));
+    }
 }
 
 TEST_CASE("batch_norm of nothing, and of views") {

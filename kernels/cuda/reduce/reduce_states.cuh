@@ -216,7 +216,9 @@ struct MomentState {
     if (other.count == 0) return;
     const W both = count + other.count, deviation = other.mean - mean;
     const W share = count == 0 ? W(1) : other.count * device::reciprocal_of(both);
-    squares += other.squares + deviation * deviation * count * share;
+    // Of no element the square could be infinite, and 0 of it is not.
+    const W apart = count == 0 ? W(0) : deviation;
+    squares += other.squares + apart * apart * count * share;
     mean += deviation * share;
     count = both;
   }

@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(RowPacks::threads)
   const bool counts = target != ignored, is_class = target >= 0 && target < packs.packs * N;
   W weight = hard.data ? device::widen(hard.data[at.row]) : is_class ? hard.number : W(NAN);
   if (!counts) weight = 0;
-  const W absent = 0 * weight, share = counts ? shares.number : W(0);
+  const W absent = !counts || is_class ? W(0) : W(NAN), share = counts ? shares.number : W(0);
   T* const to = weights + at.row * packs.packs * N;
   if constexpr (alike) {
     at.fill_but_one<N>(to, device::narrow<T>(share + absent), target,

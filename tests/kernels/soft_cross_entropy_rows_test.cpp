@@ -142,10 +142,33 @@ TEST_CASE("target_weights of classes that weigh alike") {
         }
 }
 
+TEST_CASE("target_weights beside a class whose weight is not finite") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  Reference table({3});
+  table.values = {1, infinity, 1};
+  const Tensor t = Tensor::from<int64_t>({1, 0}).to(test_device());
+  for (const DType dtype : {f64, f32, f16, bf16}) {
+    const Tensor of_classes = table.tensor(dtype, test_device());
+    CHECK(Reference::of(target_weights(t, 3, of_classes, {}, dtype)).values ==
+          std::vector<double>{0, infinity, 0, 1, 0, 0});
+  }
+}
+
 TEST_CASE("target_weights of targets that are no classes") {
   const Tensor t = Tensor::from<int64_t>({1, 3, -1, -100}).to(test_device());
   const CrossEntropyOptions options{.label_smoothing = 0.5};
+  const Tensor of_classes = Tensor::from<float>({1, 2, 3}).to(test_device());
   if (test_device().is_cuda()) {
+    for (const double s : {0.0, 0.5}) {
+      const Reference y =
+          Reference::of(target_weights(t, 3, of_classes, {.label_smoothing = s}, f32));
+      for (const int64_t j : {0, 1, 2}) {
+        CHECK(y.at({0, j}) == doctest::Approx((j == 1 ? 2 * (1 - s) : 0) + (j + 1.0) * s / 3));
+        CHECK(std::isnan(y.at({1, j})));
+        CHECK(std::isnan(y.at({2, j})));
+        CHECK(y.at({3, j}) == 0);
+      }
+    }
     const Reference y = Reference::of(target_weights(t, 3, {}, options, f32));
     CHECK(y.at({0, 1}) == doctest::Approx(0.5 + 0.5 / 3));
     for (const int64_t row : {1, 2})

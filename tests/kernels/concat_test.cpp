@@ -85,6 +85,26 @@ TEST_CASE("stack of two along the last axis, which end in no vector or begin at 
       }
 }
 
+TEST_CASE("concat of two whose rows are a few elements that move as one") {
+  for (const auto& [dtype, width] : {std::pair{f16, 2}, {u8, 4}, {u8, 2}, {f32, 2}}) {
+    const int64_t rows = 1027, n = rows * width;
+    Reference a({rows, width}), b({rows, width});
+    for (size_t i = 0; i < a.values.size(); ++i) {
+      a[i] = static_cast<double>(i % 97);
+      b[i] = static_cast<double>(100 + i % 89);
+    }
+    const Reference y =
+        Reference::of(concat({a.tensor(dtype, test_device()), b.tensor(dtype, test_device())}, 1));
+    std::vector<double> expected;
+    for (int64_t first = 0; first < n; first += width)
+      for (const Reference* of : {&a, &b})
+        for (int64_t i = first; i < first + width; ++i)
+          expected.push_back(of->values[static_cast<size_t>(i)]);
+    CAPTURE(to_string(dtype));
+    CHECK(y.values == expected);
+  }
+}
+
 TEST_CASE("split gives views, and one gradient of all pieces") {
   const Variable x(counting({2, 6}), true);
   const auto pieces = split(x, {1, 2, 3}, 1);
@@ -164,6 +184,22 @@ TEST_CASE("the gradient of every second element, of lines that begin at no vecto
           CAPTURE(to_string(shape));
           REQUIRE(dx.values == expected);
         }
+}
+
+TEST_CASE("the gradient of every second element of an odd number") {
+  for (const DType dtype : {u8, f16, bf16, f32, f64})
+    for (const int64_t n : {1, 7, 1027})
+      for (const int64_t begin : {0, 1}) {
+        Reference dy({(n - begin + 1) / 2});
+        std::vector<double> expected(static_cast<size_t>(n));
+        for (size_t i = 0; i < dy.values.size(); ++i) {
+          dy[i] = static_cast<double>(i % 199 + 1);
+          expected[2 * i + static_cast<size_t>(begin)] = dy[i];
+        }
+        const Tensor given = dy.tensor(dtype, test_device());
+        CAPTURE(n);
+        CHECK(Reference::of(slice_backward(given, {n}, 0, begin, n, 2)).values == expected);
+      }
 }
 
 TEST_CASE("concat joins views and integers") {

@@ -29,7 +29,9 @@ TEST_CASE("searchsorted") {
 
 TEST_CASE("searchsorted of rows of every length, whose elements repeat") {
   for (const DType dtype : {f64, f32, f16, bf16, i64, i32})
-    for (const int64_t n : {0, 1, 2, 31, 64, 100, 1000, 2047, 2048, 4096, 25000})
+    // At last up to, between and beyond rows of each width that shared memory holds, with gaps.
+    for (const int64_t n :
+         {0, 1, 2, 31, 64, 100, 1000, 2047, 2048, 4096, 5772, 5773, 11904, 12000, 23809, 25000})
       for (const int64_t m : {1, 255, 256, 1500, 5000}) {
         const int64_t rows = n > 5000 ? 1 : 3, several = std::max<int64_t>(n / 100, 1);
         Reference sorted({rows, n}), x({rows, m});

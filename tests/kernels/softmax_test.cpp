@@ -90,8 +90,15 @@ TEST_CASE("softmax of many short rows") {
   for (const Shape& shape :
        {Shape{140001, 1}, Shape{70003, 3}, Shape{40001, 16}, Shape{20001, 32}, Shape{9001, 100},
         Shape{5001, 129}, Shape{2001, 333}, Shape{2001, 384}, Shape{2001, 385}})
-    for (const auto& [dtype, bound] : {std::pair{f64, 1e-14}, {f32, 1e-6}, {bf16, 0x1p-7}})
+    for (const auto& [dtype, bound] :
+         {std::pair{f64, 1e-14}, {f32, 1e-6}, {f16, 0x1p-10}, {bf16, 0x1p-7}})
       check_rows(shape, dtype, bound);
+  // Of three vectors, so that a lane in four has none.
+  check_rows({20001, 6}, f64, 1e-14);
+  check_rows({20001, 8}, f64, 1e-14);
+  check_rows({20001, 12}, f32, 1e-6);
+  check_rows({20001, 24}, f16, 0x1p-10);
+  check_rows({20001, 24}, bf16, 0x1p-7);
 }
 
 TEST_CASE("softmax of few rows that are long") {
@@ -100,6 +107,34 @@ TEST_CASE("softmax of few rows that are long") {
     for (const auto& [dtype, bound] :
          {std::pair{f64, 1e-12}, {f32, 4e-6}, {f16, 0x1p-9}, {bf16, 0x1p-6}})
       check_rows(shape, dtype, bound);
+  check_rows({1, 300001}, f32, 4e-6);   // more parts than a block adds up at once
+  check_rows({200, 33000}, f32, 4e-6);  // a thread's share of a part is several vectors
+}
+
+TEST_CASE("softmax of long rows that begin at no vector") {
+  const Shape shape{2, 131072};
+  for (const auto& [dtype, bound] : {std::pair{f64, 1e-12}, {f32, 4e-6}, {bf16, 0x1p-6}}) {
+    CAPTURE(to_string(dtype));
+    const auto later = [&](const Tensor& x) {
+      const Tensor longer = Tensor::empty({x.numel() + 1}, x.dtype(), x.device());
+      const Tensor y = longer.slice(0, 1, x.numel() + 1).view(shape);
+      copy(x, y);
+      return y;
+    };
+    const auto compare = [&, within = bound](const Tensor& found, const Tensor& expected) {
+      check_close("rows", Reference::of(found), Reference::of(expected), within);
+    };
+    const Tensor x = random_reference(shape, 1).tensor(dtype, test_device());
+    const Tensor dy = random_reference(shape, 2).tensor(dtype, test_device());
+    const Tensor y = softmax(x), log_y = log_softmax(x);
+    compare(softmax(later(x)), y);
+    compare(log_softmax(later(x)), log_y);
+    for (const Tensor& given : {dy, later(dy)}) {
+      compare(softmax_backward(later(y), given), softmax_backward(y, dy));
+      compare(softmax_backward(y, given), softmax_backward(y, dy));
+      compare(log_softmax_backward(log_y, given), log_softmax_backward(log_y, dy));
+    }
+  }
 }
 
 TEST_CASE("softmax of long rows with parts that are not finite") {
@@ -112,10 +147,14 @@ TEST_CASE("softmax of long rows with parts that are not finite") {
     x[2 * n + i] = i == 7 ? infinity : 0;  // has no softmax
     x[3 * n + i] = i == n - 1 ? std::nan("") : i < n / 2 ? -infinity : 0;
   }
-  for (const DType dtype : {f64, f32, bf16}) {
+  for (const DType dtype : {f64, f32, f16, bf16}) {
     CAPTURE(to_string(dtype));
     const Tensor t = x.tensor(dtype, test_device());
-    const Reference y = Reference::of(softmax(t)), log_y = Reference::of(log_softmax(t));
+    const Tensor of_t = softmax(t), dy = random_reference({4, n}, 3).tensor(dtype, test_device());
+    const Reference dx = Reference::of(softmax_backward(of_t, dy));
+    const Reference y = Reference::of(of_t), log_y = Reference::of(log_softmax(t));
+    for (size_t i = 0; i < dx.values.size(); ++i)
+      if (std::isnan(dx[i]) != (i >= n)) FAIL_CHECK(i, " has the gradient ", dx[i]);
     CHECK(y[0] == 0);
     CHECK(log_y[0] == -infinity);
     CHECK(y[n - 1] == doctest::Approx(2.0 / n).epsilon(0.005));

@@ -238,7 +238,7 @@ bool is_every_second(const PadLoop& loop, const T* from) {
   const PadAxis& inner = loop.axis[0];
   return loop.rank == 1 && inner.step.number == 2 && inner.stride == 1 &&
          (inner.low == 0 || inner.low == 1) &&
-         inner.inner == (static_cast<int32_t>(loop.count) - inner.low + 1) / 2 &&
+         inner.inner == (int64_t{loop.count} - inner.low + 1) / 2 &&
          reinterpret_cast<uintptr_t>(from) % 8 == 0;
 }
 

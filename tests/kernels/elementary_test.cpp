@@ -2,6 +2,7 @@
 #include <bs/autograd/rounding.h>
 #include <bs/kernels/binary.h>
 #include <bs/kernels/elementary.h>
+#include <bs/kernels/fill.h>
 #include <bs/kernels/rectifier.h>
 #include <bs/kernels/rounding.h>
 #include <bs/tests/support/devices.h>

@@ -163,7 +163,8 @@ TEST_CASE("target_weights of targets that are no classes") {
       const Reference y =
           Reference::of(target_weights(t, 3, of_classes, {.label_smoothing = s}, f32));
       for (const int64_t j : {0, 1, 2}) {
-        CHECK(y.at({0, j}) == doctest::Approx((j == 1 ? 2 * (1 - s) : 0) + (j + 1.0) * s / 3));
+        CHECK(y.at({0, j}) ==
+              doctest::Approx((j == 1 ? 2 * (1 - s) : 0) + static_cast<double>(j + 1) * s / 3));
         CHECK(std::isnan(y.at({1, j})));
         CHECK(std::isnan(y.at({2, j})));
         CHECK(y.at({3, j}) == 0);

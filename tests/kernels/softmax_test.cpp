@@ -1,4 +1,5 @@
 #include <bs/autograd/softmax.h>
+#include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/softmax.h>
 #include <bs/tests/support/devices.h>

@@ -14,13 +14,14 @@ namespace {
 struct LinearRule {
   SavedTensor x, values, bias;
   LayoutPtr layout;
-  BlockSparseLinearResult result;
+  SavedTensor result;  ///< where the activation's slope is found by it
+  Tensor before;
   Activation activation;
   LinearWants wants;
 
   Grads operator()(const Tensor& dy) const {
     LinearGrads grads =
-        block_sparse_linear_backward(x, {layout, values}, result, dy, activation, wants);
+        block_sparse_linear_backward(x, {layout, values}, {result, before}, dy, activation, wants);
     return {grads.x, grads.weight, grads.bias};
   }
   /// By a product, a sum and the activation.
@@ -50,9 +51,10 @@ Variable block_sparse_linear(const Variable& x, const SparseVariable& weight, co
       block_sparse_linear(x.data(), weight.data(), b, activation, keep);
   const Tensor y = result.y;
   if (activation == Activation::none || result.before.defined()) result.y = Tensor();
-  return tape().record("block_sparse_linear", {x, weight.values, bias}, y,
-                       LinearRule{SavedTensor(x.data()), SavedTensor(weight.values.data()),
-                                  SavedTensor(b), weight.layout, result, activation, wants});
+  return tape().record(
+      "block_sparse_linear", {x, weight.values, bias}, y,
+      LinearRule{SavedTensor(x.data()), SavedTensor(weight.values.data()), SavedTensor(b),
+                 weight.layout, SavedTensor(result.y), result.before, activation, wants});
 }
 
 }  // namespace bs

@@ -24,6 +24,22 @@ auto alike(F f) {
                [f](const Recorded& r) { return f(r.dy()); }};
 }
 
+/// One list of indices an axis, which index() and index_put() take.
+class SavedIndices {
+ public:
+  explicit SavedIndices(std::vector<Tensor> indices)
+      : indices_(std::move(indices)),
+        saved_(std::vector<Variable>(indices_.begin(), indices_.end())) {}
+  const std::vector<Tensor>& get() const {
+    saved_.check();
+    return indices_;
+  }
+
+ private:
+  std::vector<Tensor> indices_;
+  SavedInputs saved_;
+};
+
 struct Gather {
   SavedTensor index;
   int axis;
@@ -91,21 +107,21 @@ Variable take(const Variable& x, const Tensor& indices) {
 
 Variable index(const Variable& x, const std::vector<Tensor>& indices) {
   return record_linear("index", x, index(x.data(), indices),
-                       [shape = x.shape(), indices](const auto& dy) {
+                       [shape = x.shape(), saved = SavedIndices(indices)](const auto& dy) {
                          const Tensor none = zeros(shape, dy.dtype(), dy.device());
-                         return index_put(none, indices, dy, true);
+                         return index_put(none, saved.get(), dy, true);
                        });
 }
 
 Variable index_put(const Variable& x, const std::vector<Tensor>& indices, const Variable& values,
                    bool accumulate) {
-  return tape().record("index_put", {x, values},
-                       index_put(x.data(), indices, values.data(), accumulate),
-                       alike([indices, accumulate, shape = values.shape()](const auto& dy) {
-                         const Tensor none = zeros(shape, dy.dtype(), dy.device());
-                         return all_of(accumulate ? dy : index_put(dy, indices, none),
-                                       sum_to(index(dy, indices), shape));
-                       }));
+  return tape().record(
+      "index_put", {x, values}, index_put(x.data(), indices, values.data(), accumulate),
+      alike([saved = SavedIndices(indices), accumulate, shape = values.shape()](const auto& dy) {
+        const std::vector<Tensor>& at = saved.get();
+        const Tensor none = zeros(shape, dy.dtype(), dy.device());
+        return all_of(accumulate ? dy : index_put(dy, at, none), sum_to(index(dy, at), shape));
+      }));
 }
 
 }  // namespace bs

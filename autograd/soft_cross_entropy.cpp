@@ -23,13 +23,14 @@ namespace {
 
 DType loss_dtype(const Variable& x) { return x.dtype() == f64 ? f64 : f32; }
 
-Variable losses(const Variable& logits, const Tensor& weights) {
+Variable losses(const Variable& logits, const Tensor& given) {
+  const SavedTensor weights(given);
   const auto definition = [weights](std::span<const Variable> in) {
     const Variable p = log_softmax(cast(in[0], weights.dtype()), -1);
-    return -sum(where(eq(weights, 0), 0, p * weights), -1);
+    return -sum(where(eq(weights.get(), 0), 0, p * weights.get()), -1);
   };
   return tape().record(
-      "soft_cross_entropy", {logits}, soft_cross_entropy(logits.data(), weights),
+      "soft_cross_entropy", {logits}, soft_cross_entropy(logits.data(), given),
       Twice{[x = SavedTensor(logits.data()), weights](const Tensor& dloss) {
               return Grads{soft_cross_entropy_backward(x, weights, dloss)};
             },

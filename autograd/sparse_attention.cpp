@@ -11,6 +11,17 @@ void place(const char* name, const Variable& learnt, Tensor& option) {
   BS_CHECK(!option.defined(), "sparse_attention: {} is given twice", name);
   option = learnt.data();
 }
+
+/// What backward reads besides lse, which nobody else has: a change of it is then an Error.
+SavedInputs saved(std::vector<Variable> inputs, const Tensor& out,
+                  const SparseAttentionOptions& options) {
+  for (const Tensor& read :
+       {out, options.key_padding_mask, options.mask, options.packed_mask.numbers(),
+        options.packed_mask.bits(), options.bias, options.relative_bias, options.alibi_slopes,
+        options.sinks})
+    if (read.defined()) inputs.emplace_back(read);
+  return SavedInputs(inputs);
+}
 }  // namespace
 
 Variable sparse_attention(const Variable& q, const Variable& k, const Variable& v,
@@ -26,8 +37,9 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
   SparseAttentionResult forward = sparse_attention(q.data(), k.data(), v.data(), layout, options);
   return tape().record(
       "sparse_attention", {q, k, v, learnt.bias, learnt.relative_bias, learnt.sinks}, forward.out,
-      [q = SavedTensor(q.data()), k = SavedTensor(k.data()), v = SavedTensor(v.data()), forward,
-       layout, options, wanted](const Tensor& dout) {
+      [q = q.data(), k = k.data(), v = v.data(), saved = saved({q, k, v}, forward.out, options),
+       forward, layout, options, wanted](const Tensor& dout) {
+        saved.check();
         const SparseAttentionGradients g =
             sparse_attention_backward(q, k, v, forward, dout, layout, options, wanted);
         return Grads{g.dq, g.dk, g.dv, g.dbias, g.drelative_bias, g.dsinks};
@@ -39,7 +51,9 @@ Variable sparse_attention_qkv(const Variable& qkv, int heads, const LayoutPtr& l
   SparseAttentionResult forward = sparse_attention_qkv(qkv.data(), heads, layout, options);
   return tape().record(
       "sparse_attention_qkv", {qkv}, forward.out,
-      [qkv = SavedTensor(qkv.data()), heads, forward, layout, options](const Tensor& dout) {
+      [qkv = qkv.data(), saved = saved({qkv}, forward.out, options), heads, forward, layout,
+       options](const Tensor& dout) {
+        saved.check();
         return Grads{sparse_attention_qkv_backward(qkv, heads, forward, dout, layout, options)};
       });
 }

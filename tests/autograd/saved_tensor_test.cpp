@@ -1,4 +1,6 @@
 #include <bs/autograd/binary.h>
+#include <bs/autograd/block_sparse_linear.h>
+#include <bs/autograd/gather.h>
 #include <bs/autograd/gru.h>
 #include <bs/autograd/kron.h>
 #include <bs/autograd/kron_solve.h>
@@ -6,7 +8,9 @@
 #include <bs/autograd/lstm.h>
 #include <bs/autograd/reduce.h>
 #include <bs/autograd/rnn.h>
+#include <bs/autograd/soft_cross_entropy.h>
 #include <bs/autograd/sort.h>
+#include <bs/autograd/sparse_attention.h>
 #include <bs/autograd/tape.h>
 #include <bs/autograd/unary.h>
 #include <bs/kernels/copy.h>
@@ -14,12 +18,16 @@
 #include <bs/kernels/random.h>
 #include <bs/kernels/sgd.h>
 #include <bs/lib/changes.h>
+#include <bs/lib/patterns.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
 
 #include <string>
 #include <thread>
 
 using namespace bs;
+using bs::test::test_device;
 
 namespace {
 
@@ -35,6 +43,14 @@ void step(const Variable& x) {
   const SgdParameter parameter{
       .value = x.data(), .gradient = ones(x.shape(), x.dtype()), .momentum = {}, .master = {}};
   sgd({&parameter, 1}, {.learning_rate = .5});
+}
+
+Variable random_f32(const Shape& shape, uint64_t seed) {
+  return Variable(test::random_reference(shape, seed).tensor(f32, test_device()), true);
+}
+
+void refuses(const Variable& loss, const char* text) {
+  CHECK_THROWS_WITH_AS(loss.backward(), doctest::Contains(text), Error);
 }
 
 }  // namespace
@@ -122,9 +138,6 @@ TEST_CASE("saved tensors: weights and states of recurrent layers are watched") {
 TEST_CASE(
     "saved tensors: factors, solutions and decompositions of Kronecker products are watched") {
   const auto identity = [](int64_t n) { return Variable(diagonal(n), true); };
-  const auto refuses = [](const Variable& loss, const char* text) {
-    CHECK_THROWS_WITH_AS(loss.backward(), doctest::Contains(text), Error);
-  };
   const Variable b = leaf({2, 6}), w = identity(2), v = identity(3), shift(ones({}, f64), true);
 
   const Variable product = kron_matmul(b, {w, v}, {}, {.activation = Activation::tanh});
@@ -146,6 +159,72 @@ TEST_CASE(
   step(w);  // only the decomposition is needed
   fill(eigh.vectors[1], 0);
   refuses(loss, "kron_shifted_logdet saved a tensor f64 [3, 3] that fill");
+}
+
+TEST_CASE("saved tensors: attention's operands, result, masks and biases are watched") {
+  const LayoutPtr layout = patterns::dense({.heads = 1, .rows = 1, .cols = 1, .block = 8});
+  const Shape square{1, 1, 8, 8};
+  const Variable q = random_f32(square, 1), k = random_f32(square, 2), v = random_f32(square, 3);
+  const auto changed = [&](const Tensor& x, const char* text, const SparseAttentionOptions& options,
+                           const SparseAttentionVariables& learnt = {}) {
+    const Variable loss = sum(sparse_attention(q, k, v, layout, options, learnt));
+    fill(x, 0);
+    refuses(loss, text);
+  };
+  const Tensor keys = ones({1, 8}, boolean, test_device());
+  changed(keys, "sparse_attention saved a tensor bool [1, 8] that fill",
+          {.key_padding_mask = keys});
+  const Tensor mask = ones(square, boolean, test_device());
+  changed(mask, "sparse_attention saved a tensor bool [1, 1, 8, 8] that fill", {.mask = mask});
+  const Tensor slopes = ones({1}, f32, test_device());
+  changed(slopes, "sparse_attention saved a tensor f32 [1] that fill", {.alibi_slopes = slopes});
+  const Variable bias = random_f32(square, 4), table = random_f32({1, 5}, 5),
+                 sinks = random_f32({1}, 6);
+  changed(bias.data(), "sparse_attention saved a tensor f32 [1, 1, 8, 8] that fill", {},
+          {.bias = bias});
+  changed(bias.data(), "sparse_attention saved a tensor f32 [1, 1, 8, 8] that fill",
+          {.bias = bias.data()});
+  changed(table.data(), "sparse_attention saved a tensor f32 [1, 5] that fill", {},
+          {.relative_bias = table});
+  changed(sinks.data(), "sparse_attention saved a tensor f32 [1] that fill", {}, {.sinks = sinks});
+
+  const Variable out = sparse_attention(q, k, v, layout);
+  fill(out.data(), 0);
+  refuses(sum(out), "sparse_attention saved a tensor f32 [1, 1, 8, 8] that fill");
+  changed(k.data(), "sparse_attention saved a tensor f32 [1, 1, 8, 8] that fill", {});
+
+  const Variable qkv = random_f32({1, 8, 24}, 7);
+  const Variable joined = sparse_attention_qkv(qkv, 1, layout);
+  fill(joined.data(), 0);
+  refuses(sum(joined), "sparse_attention_qkv saved a tensor f32 [1, 8, 8] that fill");
+  const Variable loss = sum(sparse_attention_qkv(qkv, 1, layout, {.key_padding_mask = keys}));
+  fill(keys, 1);
+  refuses(loss, "sparse_attention_qkv saved a tensor bool [1, 8] that fill");
+  CHECK_NOTHROW(sum(sparse_attention_qkv(qkv, 1, layout)).backward());
+}
+
+TEST_CASE("saved tensors: results of block-sparse layers, indices and soft targets are watched") {
+  const LayoutPtr layout = patterns::dense({.heads = 1, .rows = 1, .cols = 1, .block = 8});
+  const Variable x = random_f32({4, 8}, 1), weight = random_f32({1, 8, 8}, 2);
+  Variable y = block_sparse_linear(x, {layout, weight}, {}, Activation::relu);
+  fill(y.data(), 0);
+  refuses(sum(y), "block_sparse_linear saved a tensor f32 [4, 8] that fill");
+  y = block_sparse_linear(x, {layout, weight}, {}, Activation::none);
+  fill(y.data(), 0);
+  CHECK_NOTHROW(sum(y).backward());
+
+  const Tensor rows = Tensor::from<int64_t>({0, 1}).to(test_device());
+  Variable loss = sum(index(x, {rows}));
+  fill(rows, 2);
+  refuses(loss, "index saved a tensor i64 [2] that fill");
+  loss = sum(index_put(x, {rows}, random_f32({2, 8}, 3), true));
+  fill(rows, 1);
+  refuses(loss, "index_put saved a tensor i64 [2] that fill");
+
+  const Tensor likely = full({4, 8}, .125, f32, test_device());
+  loss = soft_cross_entropy(x, likely);
+  fill(likely, 0);
+  refuses(loss, "soft_cross_entropy saved a tensor f32 [4, 8] that fill");
 }
 
 TEST_CASE("saved tensors: thousands of other changes are no change") {

@@ -99,9 +99,11 @@ class Tape::RecordedWalk {
     if (found == sums_.end()) return {};
     Variable total = std::move(found->second);
     sums_.erase(found);
-    for (const auto& hook : of->hooks)
+    for (size_t i = 0, count = of->hooks.size(); i < count; ++i) {
+      const auto hook = of->hooks[i];  // a copy: it may register another, which moves the list
       BS_CHECK(!hook(total.data()).defined(),
                "differentiable_grad: a hook gave another gradient, which is not recorded");
+    }
     const auto asked = kept_.find(of.get());
     if (asked != kept_.end()) asked->second = total;
     return total;

@@ -212,7 +212,8 @@ struct Tape::Walk {
       add(sum.total, std::move(gradient));
     }
     if (--sum.missing > 0 || !sum.total.defined()) return;
-    for (const auto& hook : to.hooks) {
+    for (size_t i = 0, count = to.hooks.size(); i < count; ++i) {
+      const auto hook = to.hooks[i];  // a copy: it may register another, which moves the list
       Tensor replaced = hook(sum.total);
       if (!replaced.defined()) continue;
       check_gradient("a hook", replaced, to.values);

@@ -24,6 +24,21 @@ TEST_CASE("tape: hooks see the whole gradient of one backward, once, in order") 
   CHECK(x.grad().item() == 100);
 }
 
+TEST_CASE("tape: a hook may register hooks, which see the next backward") {
+  const Variable x = leaf({1});
+  int first = 0, late = 0, last = 0;
+  x.register_hook([&](const Tensor&) {
+    for (int i = 0; i < 20; ++i) x.register_hook([&](const Tensor&) { return ++late, Tensor(); });
+    return ++first, Tensor();
+  });
+  x.register_hook([&](const Tensor&) { return ++last, Tensor(); });
+  const Variable y = scale(x, 2);
+  y.backward({.retain_graph = true});
+  CHECK(std::vector{first, late, last} == std::vector{1, 0, 1});
+  y.backward();
+  CHECK(std::vector{first, late, last} == std::vector{2, 20, 2});
+}
+
 TEST_CASE("tape: a leaf's hook runs as soon as its gradient is complete") {
   const Variable first = leaf({1}), second = leaf({1});
   const Variable h = scale(first, 2);

@@ -1,6 +1,6 @@
 #include <bs/autograd/recompute.h>
 #include <bs/autograd/saved_tensor.h>
-#include <bs/autograd/tape.h>
+#include <bs/autograd/tape_node.h>
 #include <bs/lib/recording.h>
 
 #include <algorithm>
@@ -25,6 +25,19 @@ class Rewound {
   Generator& generator_;
   RandomState after_;
 };
+
+/// The gradients for `inputs`, which are leaves: undefined for those that want none.
+Grads gradients_of(const Variable& result, const std::vector<Variable>& inputs, const Tensor& dy) {
+  Grads gradients(inputs.size());
+  if (!result.requires_grad()) return gradients;
+  std::vector<Variable> wanted;
+  for (const Variable& v : inputs)
+    if (v.requires_grad()) wanted.push_back(v);
+  Grads found = detail::inner_gradients(result, wanted, dy);
+  for (size_t i = 0, next = 0; i < inputs.size(); ++i)
+    if (inputs[i].requires_grad()) gradients[i] = std::move(found[next++]);
+  return gradients;
+}
 
 }  // namespace
 
@@ -55,13 +68,7 @@ Variable recompute(std::function<Variable(const std::vector<Variable>&)> part,
                            const Rewound rewound(generator, state);
                            result = part(again);
                          }
-                         if (result.requires_grad()) result.backward(dy);
-                         Grads gradients;
-                         for (const Variable& v : again) {
-                           gradients.push_back(v.defined() ? v.grad() : Tensor());
-                           if (v.defined()) v.zero_grad();
-                         }
-                         return gradients;
+                         return gradients_of(result, again, dy);
                        });
 }
 

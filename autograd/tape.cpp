@@ -33,6 +33,9 @@ bool wanted(std::span<const Variable> inputs) {
                                        [](const Variable& v) { return v.requires_grad(); });
 }
 
+/// Whether the next walk is one within a backward, see inner_gradients().
+thread_local bool next_is_inner = false;
+
 /// Numbers are unique over all threads, so a variable of another tape is never taken for ours.
 std::atomic<uint64_t> last_of_all = 0;
 
@@ -183,6 +186,8 @@ struct Tape::Walk {
   std::unordered_map<GraphPlace*, Sum> sums;
   /// The gradients asked for; with them, no variable's own changes.
   std::unordered_map<GraphPlace*, Tensor>* results = nullptr;
+  Walk* around = nullptr;               ///< whose backward runs this one as a part of its own
+  static thread_local Walk* innermost;  ///< of those that this thread is in
 
   /// Looks the whole way over before the first step: an operation that is gone is found in time.
   Walk(const Tape& tape, std::span<const Variable> starts) {
@@ -219,20 +224,36 @@ struct Tape::Walk {
       check_gradient("a hook", replaced, to.values);
       sum.total = std::move(replaced);
     }
-    if (results != nullptr) {
-      const auto asked = results->find(&to);
-      if (asked != results->end()) asked->second = sum.total;
+    Tensor* const result = asked(to);
+    if (!result && (keeps_no_other() || (to.node != 0 && !to.retain_grad))) {
       if (to.node == 0) sum.total = {};
       return;
     }
-    if (to.node != 0 && !to.retain_grad) return;
-    const std::lock_guard lock(to.summing);
     Tensor whole = to.node == 0 ? std::exchange(sum.total, {}) : sum.total;
+    if (result) return add(*result, std::move(whole));
+    const std::lock_guard lock(to.summing);
     if (to.grad.defined()) {
       add(to.grad, std::move(whole));
     } else {
       to.grad = owned(std::move(whole));
     }
+  }
+
+  /// The sum of a gradient that this walk or one around it was asked for; null for others.
+  Tensor* asked(GraphPlace& to) const {
+    for (const Walk* walk = this; walk; walk = walk->around) {
+      if (!walk->results) continue;
+      const auto found = walk->results->find(&to);
+      if (found != walk->results->end()) return &found->second;
+    }
+    return nullptr;
+  }
+
+  /// Whether gradients that were not asked for are dropped.
+  bool keeps_no_other() const {
+    const Walk* outermost = this;
+    while (outermost->around) outermost = outermost->around;
+    return outermost->results != nullptr;
   }
 
   Tensor take(const PlacePointer& output, GradientOrder order) {
@@ -262,6 +283,8 @@ struct Tape::Walk {
   }
 };
 
+thread_local Tape::Walk* Tape::Walk::innermost = nullptr;
+
 void Tape::backward(const Variable& from, const Tensor& gradient, BackwardOptions options) try {
   BS_CHECK(from.requires_grad(), "backward: this variable requires no gradient");
   Walk walk(*this, {&from, 1});
@@ -272,6 +295,7 @@ void Tape::backward(const Variable& from, const Tensor& gradient, BackwardOption
 
 Grads Tape::gradients(std::span<const Variable> from, std::span<const Variable> inputs,
                       std::span<const Tensor> gradients, BackwardOptions options) {
+  const bool inner = std::exchange(next_is_inner, false);
   for (const Variable& output : from)
     BS_CHECK(output.requires_grad(), "grad: output {} requires no gradient", &output - from.data());
   std::unordered_map<GraphPlace*, Tensor> results;
@@ -281,21 +305,34 @@ Grads Tape::gradients(std::span<const Variable> from, std::span<const Variable> 
   }
   Walk walk(*this, from);
   walk.results = &results;
+  if (inner) walk.around = Walk::innermost;
   walk_back(walk, from, gradients, options);
   walk.sums.clear();
   Grads all;
   for (const Variable& input : inputs) {
-    // Another input's, the caller's or this variable's own gradient may share its memory.
+    // Another input's, the caller's or this variable's own gradient may share its memory. A walk
+    // around minds that itself.
     const Tensor& found = results.at(input.state_->place.get());
-    all.push_back(found.defined() ? clone(found) : Tensor());
+    all.push_back(found.defined() && !inner ? clone(found) : found);
   }
   return all;
+}
+
+Grads detail::inner_gradients(const Variable& from, std::span<const Variable> inputs,
+                              const Tensor& dy) {
+  next_is_inner = true;
+  return tape().gradients({&from, 1}, inputs, {&dy, 1}, {});
 }
 
 void Tape::walk_back(Walk& walk, std::span<const Variable> from, std::span<const Tensor> gradients,
                      BackwardOptions options) {
   const TraceRange range("backward");
   const NoGrad no_grad;
+  struct Running {
+    Walk* const before;
+    explicit Running(Walk& walk) : before(std::exchange(Walk::innermost, &walk)) {}
+    ~Running() { Walk::innermost = before; }
+  } const running(walk);
   for (size_t i = 0; i < from.size(); ++i)
     walk.deliver("the caller", *from[i].state_->place, gradients[i]);
   while (!walk.nodes.empty()) {

@@ -15,6 +15,10 @@ using PlacePointer = std::shared_ptr<GraphPlace>;
 /// Throws unless `gradient`, which the backward of `name` gave, is like the variable's values.
 void check_gradient(const char* name, const Tensor& gradient, const WeakTensor& values);
 
+/// The gradients for `inputs` of a graph that the backward which is running has made, from `dy`.
+/// Those of all other leaves go where that backward's own would go, so grad() changes no variable.
+Grads inner_gradients(const Variable& from, std::span<const Variable> inputs, const Tensor& dy);
+
 }  // namespace detail
 
 /// One operation. It keeps the places of its inputs, and those of its outputs only as long as

@@ -1,5 +1,6 @@
 #include <bs/autograd/binary.h>
 #include <bs/autograd/dropout.h>
+#include <bs/autograd/grad.h>
 #include <bs/autograd/grad_check.h>
 #include <bs/autograd/linear.h>
 #include <bs/autograd/recompute.h>
@@ -7,8 +8,11 @@
 #include <bs/autograd/tape.h>
 #include <bs/autograd/unary.h>
 #include <bs/kernels/binary.h>
+#include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/random.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -21,6 +25,16 @@ bool same(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() &&
          std::equal(a.data<float>(), a.data<float>() + a.numel(), b.data<float>());
 }
+
+using Function = std::function<Variable(const std::vector<Variable>&)>;
+using Doubles = std::vector<double>;
+
+Variable leaf(const Doubles& list) {
+  test::Reference r({static_cast<int64_t>(list.size())});
+  r.values = list;
+  return {r.tensor(f64, test::test_device()), true};
+}
+Doubles values(const Tensor& x) { return test::Reference::of(x).values; }
 
 /// Three dense layers with dropout; `weight` is captured as parameters of a module are.
 struct Part {
@@ -88,4 +102,60 @@ TEST_CASE("recompute: backward twice, nested, gradcheck; a changed input is an e
   fill(x.data(), 1);
   CHECK_THROWS_WITH_AS(y.backward(),
                        doctest::Contains("recompute saved a tensor f64 [3] that fill"), Error);
+}
+
+TEST_CASE("recompute: grad() gives captured variables theirs too, and changes none") {
+  const Variable x = leaf({2, 3}), w = leaf({5, -7});
+  const Function by_w = [&](const auto& in) { return mul(in[0], w); };
+  const Function nested = [&](const auto& in) { return recompute(by_w, in); };
+  for (const Function& part : {by_w, nested}) {
+    const Variable y = recompute(part, {recompute(part, {x})});  // x w^2
+    Grads g = grad(sum(y), {x, w});
+    CHECK(values(g[0]) == Doubles{25, 49});
+    CHECK(values(g[1]) == Doubles{20, -42});
+    g = grad(sum(recompute(part, {x})), {x});
+    CHECK(values(g[0]) == Doubles{5, -7});
+    g = grad(sum(mul(recompute(part, {x}), w)), {w});
+    CHECK(values(g[0]) == Doubles{20, -42});
+  }
+  const Variable h = mul(x, w);
+  const Function by_h = [&](const auto& in) { return mul(in[0], h); };  // x^2 w
+  const Grads g = grad(sum(recompute(by_h, {x})), {x, w, h});
+  CHECK(values(g[0]) == Doubles{20, -42});
+  CHECK(values(g[1]) == Doubles{4, 9});
+  CHECK(values(g[2]) == Doubles{2, 3});
+  for (const Variable& v : {x, w, h}) CHECK(!v.grad().defined());
+  sum(recompute(nested, {recompute(nested, {x})})).backward();
+  CHECK(values(x.grad()) == Doubles{25, 49});
+  CHECK(values(w.grad()) == Doubles{20, -42});
+}
+
+TEST_CASE("recompute: an inner part may capture an input of the outer one") {
+  const Variable x = leaf({2, 3});
+  const Function square = [](const auto& in) {
+    return recompute([outer = in[0]](const auto& inner) { return mul(inner[0], outer); }, {in[0]});
+  };
+  CHECK(values(grad(sum(recompute(square, {x})), {x})[0]) == Doubles{4, 6});
+  CHECK(!x.grad().defined());
+  sum(recompute(square, {x})).backward();
+  CHECK(values(x.grad()) == Doubles{4, 6});
+}
+
+TEST_CASE("recompute: a backward that throws leaves nothing for the next") {
+  bool fails = true;
+  const Function part = [&](const auto& in) {
+    const Variable late =
+        tape().record("late", {in[1]}, clone(in[1].data()), [&](const Tensor& dy) {
+          BS_CHECK(!fails, "late: not yet");
+          return Grads{dy};
+        });
+    return add(mul(in[0], 5), late);  // the backward of the product runs before that of `late`
+  };
+  const Variable x = leaf({1}), z = leaf({1});
+  const Variable y = recompute(part, {x, z});
+  CHECK_THROWS_WITH_AS(y.backward({.retain_graph = true}), "late: not yet", Error);
+  fails = false;
+  y.backward();
+  CHECK(values(x.grad()) == Doubles{5});
+  CHECK(values(z.grad()) == Doubles{1});
 }

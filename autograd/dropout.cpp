@@ -27,10 +27,14 @@ Variable activation_dropout(const Variable& x, Activation f, double p, Generator
   const RandomState state = generator.next();
   const Tensor y = activation_dropout(x.data(), f, p, state);
   // Where the result of relu is positive x is, and what follows may keep the result as well.
-  const Tensor saved = f == Activation::relu ? y : x.data();
+  if (f == Activation::relu)
+    return record_chosen("activation_dropout", x, y,
+                         [y = SavedTensor(y), f, p, state](const Tensor& dy) {
+                           return activation_dropout_backward(y, dy, f, p, state);
+                         });
   return tape().record("activation_dropout", {x}, y,
-                       Twice{[saved = SavedTensor(saved), f, p, state](const Tensor& dy) {
-                               return Grads{activation_dropout_backward(saved, dy, f, p, state)};
+                       Twice{[x = SavedTensor(x.data()), f, p, state](const Tensor& dy) {
+                               return Grads{activation_dropout_backward(x, dy, f, p, state)};
                              },
                              [f, p, state](const Recorded& r) {
                                return by_definition(r, [=](std::span<const Variable> in) {

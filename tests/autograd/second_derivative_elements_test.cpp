@@ -101,6 +101,14 @@ TEST_CASE("second derivatives: activations, and dropout") {
         return dropout(v, 0.5, same) * v;
       },
       x);
+  for (const Activation f : {Activation::relu, Activation::gelu})
+    check_one(
+        "activation_dropout of what nothing else saves",
+        [f](const Variable& v) {
+          Generator same(5);
+          return activation_dropout(v * 2, f, 0.5, same) * v;
+        },
+        x);
 }
 
 TEST_CASE("second derivatives: functions of two elements, with broadcasting") {

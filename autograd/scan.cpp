@@ -5,6 +5,7 @@
 #include <bs/autograd/copy.h>
 #include <bs/autograd/recorded.h>
 #include <bs/autograd/view.h>
+#include <bs/kernels/fill.h>
 #include <bs/kernels/scan.h>
 
 namespace bs {
@@ -45,7 +46,11 @@ struct CumulativeProduct {
 /// The axis stays, with extent 1.
 Variable prod_along(const Variable& x, int axis) {
   const int64_t n = x.size(axis);
-  return n == 0 ? Variable(prod(x.data(), axis, true)) : slice(cumprod(x, axis), axis, n - 1, n);
+  if (n > 0) return slice(cumprod(x, axis), axis, n - 1, n);
+  return record_linear("prod", x, prod(x.data(), axis, true),
+                       [shape = x.shape(), dtype = x.dtype()](const auto& dy) {
+                         return zeros(shape, dtype, dy.device());  // of no elements
+                       });
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include <bs/autograd/scan.h>
+#include <bs/kernels/fill.h>
 #include <bs/kernels/scan.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
@@ -97,5 +98,21 @@ TEST_CASE("the gradient of cumprod beside what is not finite") {
     CHECK(actual.at({2, 2}) == inf);
     CHECK(actual.at({3, 0}) == inf);
     CHECK(actual.at({3, n - 1}) == inf);
+  }
+}
+
+TEST_CASE("prod over nothing is 1, with a gradient of no elements") {
+  for (const DType dtype : {f32, f64, bf16}) {
+    const Variable x(zeros({2, 0, 3}, dtype, test_device()), true);
+    for (const Axes& axes : {Axes{}, Axes(Dims{1}), Axes(Dims{0, 1})}) {
+      x.zero_grad();
+      const Variable y = prod(x, axes);
+      CHECK(Reference::of(y.data()).values ==
+            std::vector<double>(static_cast<size_t>(y.numel()), 1));
+      y.backward(ones(y.shape(), dtype, test_device()));
+      REQUIRE(x.grad().defined());
+      CHECK(x.grad().shape() == x.shape());
+      CHECK(x.grad().dtype() == dtype);
+    }
   }
 }

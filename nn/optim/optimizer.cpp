@@ -60,9 +60,12 @@ void Optimizer::set_steps(int64_t steps) {
 void Optimizer::adopt(const nn::NamedVariable& parameter) {
   BS_CHECK(parameter.variable.requires_grad(), "optimizer: {} requires no gradient",
            parameter.name);
-  BS_CHECK(std::none_of(parameters_.begin(), parameters_.end(),
-                        [&](const auto& p) { return p.name == parameter.name; }),
-           "optimizer: two parameters are named {}", parameter.name);
+  for (const nn::NamedVariable& p : parameters_) {
+    BS_CHECK(p.name != parameter.name, "optimizer: two parameters are named {}", p.name);
+    BS_CHECK(!p.variable.is_same(parameter.variable),
+             "optimizer: {} and {} are one parameter, which would be stepped twice", p.name,
+             parameter.name);
+  }
   parameters_.push_back(parameter);
 }
 

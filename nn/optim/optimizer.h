@@ -55,8 +55,8 @@ class Optimizer {
   void begin();
   /** @brief One step of number `number`, from 1. */
   virtual void apply(int64_t number, const GradientClip& clip) = 0;
-  /** @brief Takes a parameter into zero_grad's care. @throws Error for a name taken, or a
-   *  parameter that cannot learn. */
+  /** @brief Takes a parameter into zero_grad's care. @throws Error for a name or a
+   *  parameter taken, or one that cannot learn. */
   void adopt(const nn::NamedVariable& parameter);
 
  private:

@@ -366,6 +366,11 @@ TEST_CASE("optim: errors") {
     optim::AdamW({optim::AdamWGroup{std::move(list), {}}});
   };
   CHECK_THROWS_WITH_AS(make({{"w", w}, {"w", w}}), "optimizer: two parameters are named w", Error);
+  CHECK_THROWS_WITH_AS(make({{"w", w}, {"tied", w}}),
+                       "optimizer: w and tied are one parameter, which would be stepped twice",
+                       Error);
+  CHECK_THROWS_AS(optim::Sgd({optim::SgdGroup{{{"a", w}}, {}}, optim::SgdGroup{{{"b", w}}, {}}}),
+                  Error);
   CHECK_THROWS_WITH_AS(make({{"w", w.detach()}}), "optimizer: w requires no gradient", Error);
   CHECK_THROWS_WITH_AS(optim::Sgd({optim::SgdGroup{{{"w", w}}, {}}}).set_steps(-1),
                        "optimizer: -1 steps done", Error);

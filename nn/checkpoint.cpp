@@ -40,7 +40,9 @@ void save_checkpoint(const std::string& path, const TrainingState& state) try {
   BS_CHECK(state.step >= 0, "save_checkpoint: step {} is negative", state.step);
   Safetensors content;
   const auto put = [&](const std::string& prefix, const std::vector<optim::NamedTensor>& tensors) {
-    for (const auto& [name, tensor] : tensors) content.tensors[prefix + name] = tensor;
+    for (const auto& [name, tensor] : tensors)
+      BS_CHECK(content.tensors.emplace(prefix + name, tensor).second,
+               "save_checkpoint: two tensors have the path {}{}", prefix, name);
   };
   auto& metadata = content.metadata;
   for (const auto& [key, value] : state.metadata) metadata[std::string(user_prefix) + key] = value;

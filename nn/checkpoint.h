@@ -25,7 +25,7 @@ struct TrainingState {
 /** @brief Writes a safetensors file, whole or not at all: parameters and buffers as "model.NAME",
  *  optimiser state as "optimizer.NAME", averages as "average.NAME", everything else as metadata.
  *  @throws IoError when the file cannot be written. Error when what it would hold cannot be read
- *  back: a negative step, or a name or text that is not UTF-8. */
+ *  back: a negative step, two tensors of one path, or a name or text that is not UTF-8. */
 void save_checkpoint(const std::string& path, const TrainingState& state);
 
 /** @brief A checkpoint read from a file: look at it, make a model that fits, and restore. */

@@ -254,6 +254,20 @@ TEST_CASE("checkpoint: what is saved can be read, and what could not be read is 
   CHECK(folder.files() == 1);
 }
 
+TEST_CASE("checkpoint: two tensors of one path are refused before anything is written") {
+  struct Clash : nn::Module {
+    nn::LayerNorm norm{{.width = 3, .device = test_device()}};
+    Clash() {
+      register_module("norm", norm);
+      register_buffer("norm.weight", zeros({3}, f32, test_device()));
+    }
+  } model;
+  const Scratch folder;
+  CHECK_THROWS_WITH_AS(nn::save_checkpoint(folder / "a", {.model = &model}),
+                       "save_checkpoint: two tensors have the path model.norm.weight", Error);
+  CHECK(folder.files() == 0);
+}
+
 TEST_CASE("checkpoint: counts that no run reaches are refused before anything changes") {
   const Scratch folder;
   const std::string path = folder / "a";

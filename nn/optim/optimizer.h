@@ -29,6 +29,9 @@ class Optimizer {
    *  gradient stay as they are. Waits for no device. Recorded in a cuda::Graph it is
    *  done, with the rate as set and the next number, by each replay.
    *
+   *  The number counts the steps of the optimiser, and moments are corrected by it. PyTorch counts
+   *  those of each parameter, which differ where a parameter had no gradient in some step.
+   *
    *  Where it throws, no step is counted, and on the CPU nothing has changed. Each rule gets its
    *  memory before the first parameter of the first group moves. */
   void step(const GradientClip& clip = {});

@@ -72,6 +72,12 @@ class Layout(Handle):
     def random(cls, rows, cols=None, block=32, heads=1, density=0.1, seed=0, causal=False):
         return _pattern("random", rows, cols, block, heads, density, seed, causal)
 
+    def __copy__(self):
+        return self  # it never changes, so a copy is no other
+
+    def __deepcopy__(self, memo):
+        return self
+
     def transpose(self):
         return _made("transpose", self)
 

@@ -121,6 +121,10 @@ class Handle:
         if pointer is not None:
             self._free(pointer)
 
+    def __reduce_ex__(self, protocol):
+        # A copy of the attributes would free the same handle once more.
+        raise TypeError(f"bs: a {type(self).__name__} can be neither copied nor pickled")
+
 
 class Saved(Handle):
     """What a backward needs of its forward."""

@@ -1,7 +1,9 @@
 """The Python package with nothing but Python: buffers in, lists out."""
 
+import copy
 import gc
 import math
+import pickle
 import unittest
 from array import array
 
@@ -31,6 +33,20 @@ class Smoke(unittest.TestCase):
         self.assertEqual(bs.Layout.random(10, density=0.5, seed=3).nnz, 50)
         mask = bs.Layout.strided(3, stride=2).mask().tolist()
         self.assertEqual(mask, [[[1, 0, 0], [1, 1, 0], [1, 1, 1]]])
+
+    def test_copies(self):
+        layout = bs.Layout.dense(2, block=8)
+        for copied in (copy.copy(layout), copy.deepcopy(layout), copy.deepcopy([layout])[0]):
+            self.assertIs(copied, layout)
+        kept = copy.deepcopy({"layout": layout})
+        del layout, copied
+        gc.collect()
+        self.assertEqual(kept["layout"].nnz, 4)
+        with self.assertRaisesRegex(TypeError, "a Layout can be neither copied nor pickled"):
+            pickle.dumps(kept)
+        for copies in (copy.copy, copy.deepcopy, pickle.dumps):
+            with self.assertRaisesRegex(TypeError, "a Tensor can be neither copied nor pickled"):
+                copies(ones(2))
 
     def test_layers(self):
         loss = bs.rnnt_loss(ones(1, 2, 2, 3), bs.Tensor.from_buffer(array("q", [1]), (1, 1)),

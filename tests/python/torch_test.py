@@ -1,5 +1,6 @@
 """The Python package against PyTorch and NumPy; gradients by gradcheck and against PyTorch's."""
 
+import copy
 import sys
 import unittest
 
@@ -193,6 +194,11 @@ class Torch(unittest.TestCase):
             self.assertEqual(low.dtype, dtype)
             expected = bs.sdd(a.to(dtype).double(), b.to(dtype).double(), self.layout).to(dtype)
             torch.testing.assert_close(low, expected)
+
+    def test_layouts_in_modules(self):
+        module = torch.nn.Linear(2, 2)
+        module.layout = self.layout
+        self.assertIs(copy.deepcopy(module).layout, self.layout)
 
     def test_three_lines(self):
         # three lines

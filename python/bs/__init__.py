@@ -26,11 +26,12 @@ def cuda_device_count():
     return _library.bs_cuda_device_count()
 
 
-def _run(operation, *arrays):
+def _run(operation, *arrays, options=()):
+    """Runs on arrays; `options` are those of the operation's own that backward reads as well."""
     with _stream_of(arrays[0]):
         if _is_torch(arrays[0]):
             from ._torch import Recorded
-            results = Recorded.apply(operation, *arrays)
+            results = Recorded.apply(operation, [o for o in options if _is_torch(o)], *arrays)
         else:
             made, _ = operation.forward([_tensor(a) for a in arrays])
             results = [_like(result, arrays[0]) for result in made]
@@ -77,7 +78,7 @@ def attention(q, k, v, layout, scale=None, causal=False, key_padding_mask=None):
     if scale == 0:
         raise ValueError("bs.attention: a scale of 0")
     operation = _operations.Attention(layout, scale or 0.0, causal, _tensor(key_padding_mask))
-    return _run(operation, q, k, v)
+    return _run(operation, q, k, v, options=(key_padding_mask,))
 
 
 def lstm(x, weights, h0=None, c0=None, lengths=None, reverse=False, layout=None):

@@ -26,8 +26,12 @@ def _gradients(name, arguments, wanted):
     return [None if out is None else Tensor(out.value) for out in outs]
 
 
+class Operation:
+    reads_results = False  # whether backward looks at the memory of what forward returned
+
+
 @dataclass
-class Product:
+class Product(Operation):
     """sdd, dsd or dds: two operands, and a layout that stands where the sparse matrix is."""
 
     name: str
@@ -48,7 +52,7 @@ class Product:
 
 
 @dataclass
-class Convert:
+class Convert(Operation):
     """to_dense and to_sparse, each the other's gradient."""
 
     names: tuple
@@ -62,11 +66,12 @@ class Convert:
 
 
 @dataclass
-class Softmax:
+class Softmax(Operation):
     layout: Layout
     scale: float
     causal: bool
     mask: Tensor
+    reads_results = True
 
     def forward(self, inputs):
         y = _made("bs_block_sparse_softmax", inputs[0], self.layout, self.scale, self.causal, self.mask)
@@ -81,11 +86,12 @@ class _AttentionOptions(ctypes.Structure):
 
 
 @dataclass
-class Attention:
+class Attention(Operation):
     layout: Layout
     scale: float
     causal: bool
     mask: Tensor
+    reads_results = True
 
     def forward(self, inputs):
         mask = None if self.mask is None else self.mask._as_parameter_
@@ -119,12 +125,13 @@ def _pointer(handle):
 
 
 @dataclass
-class LSTM:
+class LSTM(Operation):
     """Inputs: x, ih, hh, bias_ih, bias_hh, hr, h0, c0; all but the first three may be None."""
 
     layout: Layout
     lengths: Tensor
     reverse: bool
+    reads_results = True
 
     def forward(self, inputs):
         x, ih, hh, bias_ih, bias_hh, hr, h0, c0 = inputs
@@ -153,7 +160,7 @@ class _TransducerOptions(ctypes.Structure):
 
 
 @dataclass
-class Transducer:
+class Transducer(Operation):
     """Inputs: logits, targets, logit_lengths, target_lengths."""
 
     blank: int
@@ -182,7 +189,7 @@ class ConvOptions(ctypes.Structure):
 
 
 @dataclass
-class Conv2d:
+class Conv2d(Operation):
     """Inputs: x, weight, bias or None."""
 
     options: ConvOptions
@@ -200,7 +207,7 @@ class _Blocks(ctypes.Structure):
 
 
 @dataclass
-class BlockSparseConv2d:
+class BlockSparseConv2d(Operation):
     """Inputs: x, values, bias or None."""
 
     layout: Layout

@@ -189,11 +189,29 @@ class Torch(unittest.TestCase):
         changed.mul_(2)
         with self.assertRaisesRegex(RuntimeError, "inplace"):
             y.sum().backward()
+        y = bs.sdd(a, b, self.layout)
+        y.mul_(2).sum().backward()  # its backward looks at no result
         for dtype in (torch.float32, torch.bfloat16, torch.float16):
             low = bs.sdd(a.to(dtype), b.to(dtype), self.layout)
             self.assertEqual(low.dtype, dtype)
             expected = bs.sdd(a.to(dtype).double(), b.to(dtype).double(), self.layout).to(dtype)
             torch.testing.assert_close(low, expected)
+
+    def test_what_backward_reads_must_stay(self):
+        q, x = self.leaf(1, 1, 16, 8), self.leaf(3, 2, 4)
+        seen = torch.ones(1, 16, dtype=torch.bool)
+        made = [bs.softmax(self.leaf(3, 8, 8), self.layout), bs.attention(q, q, q, self.layout),
+                bs.lstm(x, (self.leaf(8, 4), self.leaf(8, 2)))[0]]
+        for y in made:
+            loss = y.sum()
+            loss.backward(retain_graph=True)
+            y.detach().add_(1)
+            with self.assertRaisesRegex(RuntimeError, "inplace"):
+                loss.backward()
+        y = bs.attention(q, q, q, self.layout, key_padding_mask=seen)
+        seen[:, 8:] = False
+        with self.assertRaisesRegex(RuntimeError, "inplace"):
+            y.sum().backward()
 
     def test_layouts_in_modules(self):
         module = torch.nn.Linear(2, 2)

@@ -184,7 +184,8 @@ def tensor(array):
 
 def like(made, array):
     """A result as what `array` is: a torch, numpy or cupy array; else a bs.Tensor."""
-    module = type(array).__module__.split(".")[0]
+    # A user's subclass of torch.Tensor stands in a module of the user's.
+    module = "torch" if is_torch(array) else type(array).__module__.split(".")[0]
     if made is None or isinstance(array, Tensor) or module not in ("torch", "numpy", "cupy"):
         return made
     return sys.modules[module].from_dlpack(made)

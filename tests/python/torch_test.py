@@ -213,6 +213,14 @@ class Torch(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "inplace"):
             y.sum().backward()
 
+    def test_classes_of_users(self):
+        class Mine(torch.Tensor):
+            pass
+
+        Mine.__module__ = "somewhere"
+        a = self.leaf(16, 5).detach().as_subclass(Mine)
+        self.assertIsInstance(bs.sdd(a, a.T, self.layout), torch.Tensor)
+
     def test_layouts_in_modules(self):
         module = torch.nn.Linear(2, 2)
         module.layout = self.layout

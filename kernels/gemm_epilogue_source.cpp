@@ -159,6 +159,9 @@ std::string key(const GemmEpilogue& e) {
   const auto add = [&key](const auto& value) {
     key.append(reinterpret_cast<const char*>(&value), sizeof value);
   };
+  // Operands and reductions are as long as each other: their counts tell which is which.
+  for (const size_t count : {e.steps().size(), e.operands().size(), e.reductions().size()})
+    add(count);
   for (const Step& s : e.steps()) {
     for (const int number : {int(s.kind), int(s.op), s.x, s.y, s.slot, s.guard}) add(number);
     for (const double number : {s.first, s.second}) add(number);

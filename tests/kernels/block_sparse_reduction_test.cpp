@@ -206,6 +206,30 @@ void check_exact(const Mask& mask, int64_t outer, Transpose t) {
 
 }  // namespace
 
+TEST_CASE("block-sparse reductions: beside the same value stored, each has a kernel of its own") {
+  using namespace bs::epilogue;
+  const Mask mask = Mask::random(1, 3, 2, 16, 0.6, 26);
+  const SparseTensor s{mask.layout(), whole(mask.values(), 27)};
+  const Tensor b = whole({32, 40}, 28);
+  const Value t = accumulator() * 2.0;
+  const Tensor stored = Tensor::empty({48, 40}, f32, test_device());
+  const Tensor most = Tensor::empty({40}, f32, test_device());
+  dsd(s, b, {},
+      {.epilogue = GemmEpilogue(t).store("x", t, Element::f32), .tensors = {{"x", stored}}});
+  dsd(s, b, {}, {.epilogue = GemmEpilogue(t).column_max("x", t), .tensors = {{"x", most}}});
+  const Reference sums = Reference::of(matmul(to_dense(s), b)), x = Reference::of(stored);
+  Reference of_columns({40});
+  std::fill(of_columns.values.begin(), of_columns.values.end(), lowest);
+  size_t wrong = 0;
+  for (int64_t i = 0; i < 48; ++i)
+    for (int64_t j = 0; j < 40; ++j) {
+      wrong += x.at({i, j}) != 2 * sums.at({i, j});
+      of_columns.at({j}) = std::max(of_columns.at({j}), 2 * sums.at({i, j}));
+    }
+  CHECK(wrong == 0);
+  CHECK(Reference::of(most).values == of_columns.values);
+}
+
 TEST_CASE("block-sparse reductions: of layouts that are all but dense") {
   // Large enough for a GPU to go by way of a dense product.
   const int rows = large_on_gpu(160, 20), cols = large_on_gpu(144, 18);

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string>
+#include <vector>
 
 using namespace bs;
 using namespace bs::test;
@@ -168,6 +171,31 @@ TEST_CASE("gemm: the same epilogue behind warpgroups") {
       check_everything(d, 3, 1);
     }
   }
+}
+
+TEST_CASE("gemm: keys tell what is stored from what is reduced") {
+  using namespace bs::epilogue;
+  const Value t = accumulator() * 2.0;
+  std::vector<GemmEpilogue> all = {
+      GemmEpilogue(t),
+      GemmEpilogue(t).store("x", t, f16e),
+      GemmEpilogue(t).store("x", t, f32e),
+      GemmEpilogue(t).store("x", t, Element::f64),
+      GemmEpilogue(t).row_sum("x", t),
+      GemmEpilogue(t).row_max("x", t),
+      GemmEpilogue(t).column_sum("x", t),
+      GemmEpilogue(t).column_max("x", t),
+      GemmEpilogue(t).column_max("x", t).column_sum("y", t),
+      GemmEpilogue(t).store("x", t, f32e).column_sum("y", t),
+      GemmEpilogue(t).store("x", t, f32e).store("y", t, Element::f64),
+  };
+  std::set<std::string> keys;
+  for (GemmEpilogue& e : all) {
+    e.set_d(f16e);
+    keys.insert(key(e));
+  }
+  CHECK(keys.size() == all.size());
+  CHECK(key(GemmEpilogue(t).store("x", t, f32e)) == key(GemmEpilogue(t).store("other", t, f32e)));
 }
 
 TEST_CASE("gemm: an expression is a graph whose parts are computed once") {

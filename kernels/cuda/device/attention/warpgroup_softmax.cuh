@@ -135,12 +135,13 @@ struct WarpgroupSoftmax {
     }
     if constexpr (lazy) met = __all_sync(~0u, fminf(top[0], top[1]) > minus_infinite());
   }
-  /// Lets tops follow weights: by whole powers of two, which round nothing.
+  /// Lets tops follow weights: by whole powers of two, which round nothing. A factor below 2^-126
+  /// would be zero, and weights up to 4 will do. An infinite one stays so.
   __device__ __forceinline__ void bring_down(float (&s)[Cols / 2], float (&total)[2]) {
     moved = true;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int power = max((__float_as_int(greatest(s, h)) >> 23) - 126, 0);
+      const int power = min(max((__float_as_int(greatest(s, h)) >> 23) - 126, 0), 126);
       top[h] += static_cast<float>(power);
       factor[h] = __int_as_float((127 - power) << 23);
       sum[h] *= factor[h];

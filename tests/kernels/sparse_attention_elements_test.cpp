@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <span>
 
@@ -265,6 +266,18 @@ TEST_CASE("sparse_attention: a table of ragged sequences over blocks of every si
     r.table = 3;
     check(format("ragged table, block {}", block), s, r, {{block == 16 ? 1 : s.heads, 2 * 40 + 1}},
           dtypes_of(s));
+  }
+}
+
+TEST_CASE("sparse_attention: a table of ragged sequences over layouts that are not square") {
+  const Sizes s{1, 2, 1, 235, 235, 64, 64};
+  for (const auto [block, rows, cols] :
+       {std::array{32, 4, 6}, {32, 7, 4}, {64, 2, 5}, {128, 3, 1}}) {
+    AttentionRules r{some_blocks(1, rows, cols, block, .8, 50)};
+    r.plain.query_starts = r.plain.key_starts = {0, 100, 100, 107, 235};
+    r.table = 3;
+    check(format("ragged table, {} x {} blocks of {}", rows, cols, block), s, r,
+          {{s.heads, 2 * 20 + 1}}, {f16});
   }
 }
 

@@ -87,9 +87,10 @@ std::vector<Kernel> all_stored_scores_kernels() {
 }
 
 void add_stored_scores(const SparseAttentionGradients& gradients,
-                       const SparseAttentionOptions& options, const Layout& layout,
+                       const SparseAttentionOptions& options, const AttentionGrid& grid,
                        const device::WarpgroupAttention& problem, const void* blocks, DType dtype,
                        Stream stream) {
+  const Layout& layout = grid.layout;
   const Tensor &dbias = gradients.dbias, &diagonals = gradients.drelative_bias;
   if (!stores_added_scores(options) || layout.nnz() == 0) return;
   const LayoutView view = layout.view(stream.device());
@@ -99,11 +100,8 @@ void add_stored_scores(const SparseAttentionGradients& gradients,
   params.rows = {view.row_offsets, view.col_of, view.heads, view.rows};
   params.columns = view.cols;
   if (dbias.defined()) add_bias(dbias, params, dtype, layout.block(), stream);
-  // Ragged sequences lie on one layout; the diagonals are those of the square one of the longest.
-  const bool ragged = !options.query_starts.empty();
-  const int64_t height =
-      ragged && diagonals.defined() ? (diagonals.size(1) + 1) / 2 : layout.height();
-  if (diagonals.defined()) add_diagonals(diagonals, height, params, dtype, layout.block(), stream);
+  if (diagonals.defined())
+    add_diagonals(diagonals, grid.height, params, dtype, layout.block(), stream);
 }
 
 }  // namespace bs::cuda

@@ -1,10 +1,10 @@
 #pragma once
 /** @file Gradients of a bias and of a table, summed from the gradients of scores that kernels on
  * wgmma leave in memory. */
+#include <bs/kernels/cuda/attention/sparse_attention_warpgroup.h>
 #include <bs/kernels/sparse_attention.h>
 #include <bs/lib/cuda/jit.h>
 #include <bs/lib/dtype.h>
-#include <bs/lib/layout.h>
 #include <bs/kernels/cuda/device/attention/warpgroup_backward_problem.cuh>
 
 #include <compare>
@@ -33,9 +33,9 @@ inline bool stores_added_scores(const SparseAttentionOptions& options) {
 
 /** @brief Adds to the gradients of a bias and of a table's diagonals, where they are wanted, those
  * of the heads that a launch has.
- *  @param[in] layout that of `problem`, on which the gradients of the scores at `blocks` lie */
+ *  @param[in] grid that of `problem`, on which the gradients of the scores at `blocks` lie */
 void add_stored_scores(const SparseAttentionGradients& gradients,
-                       const SparseAttentionOptions& options, const Layout& layout,
+                       const SparseAttentionOptions& options, const AttentionGrid& grid,
                        const device::WarpgroupAttention& problem, const void* blocks, DType dtype,
                        Stream stream);
 

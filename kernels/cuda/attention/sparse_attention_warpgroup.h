@@ -17,6 +17,7 @@ struct AttentionGrid {
   const unsigned char* seen;   ///< [batch, keys], 0 for padding, or null
   device::AttentionBits bits;  ///< of a mask of elements, if any
   const int* begins;           ///< as AttentionDropout has it
+  int64_t height;              ///< of one sequence's layout, which numbers its diagonals
 };
 
 /** @brief What rules of the kernels look at. Tables are dense and of f32. `rows`: of a head of lse.

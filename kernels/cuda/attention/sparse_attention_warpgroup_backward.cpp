@@ -206,7 +206,7 @@ void launch_heads(device::WarpgroupKeyGradientParams& keys,
   const int64_t key_items = count * keys.list.strips * std::max(block / strip, 1);
   launch(key_kernel, keys, key_items, attention_key_teams(strip, key_kernel.paired), b.stream);
   launch(query_kernel, queries, count * group * queries.list.strips, 1, b.stream);
-  add_stored_scores(b.gradients, b.options, b.layout, queries.problem, queries.blocks, b.q.dtype(),
+  add_stored_scores(b.gradients, b.options, b.grid, queries.problem, queries.blocks, b.q.dtype(),
                     b.stream);
 }
 

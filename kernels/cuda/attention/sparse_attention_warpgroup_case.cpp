@@ -75,10 +75,12 @@ AttentionGrid AttentionWarpgroups::grid(const Tensor& q, const Tensor& k,
             r.on_device(),
             cut_ ? bytes_of(r.seen) : nullptr,
             {},
-            r.begins.data<int32_t>()};
+            r.begins.data<int32_t>(),
+            layout.height()};
   }
   const auto queries = static_cast<int>(q.size(2)), keys = static_cast<int>(k.size(2));
-  return {layout, queries, keys, {nullptr, queries}, bytes_of(padded_), mask_.bits, nullptr};
+  return {layout,     queries, keys,           {nullptr, queries}, bytes_of(padded_),
+          mask_.bits, nullptr, layout.height()};
 }
 
 }  // namespace bs::cuda

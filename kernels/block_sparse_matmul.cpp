@@ -1,5 +1,6 @@
 #include <bs/kernels/block_sparse_matmul.h>
 #include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
 #include <bs/kernels/math_mode.h>
 
 namespace bs {
@@ -106,10 +107,15 @@ struct Manner {
   explicit Manner(const std::optional<BlockSparseEpilogue>& resolved, bool transposed = false)
       : epilogue(resolved ? &*resolved : nullptr), by_columns(transposed && resolved) {}
 
+  /// There is no result.
   void finish_nothing() const {
     if (epilogue) reduce_nothing(*epilogue);
   }
 };
+
+/// The sum of no products: over an axis of extent 0, or of heads where there are none. Only
+/// gradients are sums over axes, so there is no epilogue. `x` or its transpose is contiguous.
+void fill_nothing(const Tensor& x) { fill(x.is_contiguous() ? x : x.transpose(-2, -1), 0); }
 
 /// c = op(s) b, summed over the leading axes that c lacks.
 void multiply(const char* name, const SparseTensor& s, bool transposed, const Tensor& dense,
@@ -135,6 +141,7 @@ void multiply(const char* name, const SparseTensor& s, bool transposed, const Te
   }
   const Shape full = broadcast_shapes(name, batch, leading(b, 2));
   const Axes axes = divide(name, full, leading(c, 2));
+  if (axes.summed.product() == 0) return fill_nothing(c);
   const Strides of_values = repeated(batch, of_batch, full);
   const Strides of_b = repeated(leading(b, 2), leading_strides(b, 2), full);
   const Strides of_c = repeated(leading(c, 2), leading_strides(c, 2), full);
@@ -174,6 +181,7 @@ void multiply(const char* name, const Tensor& left, const Tensor& right, const L
   };
   const Shape full = broadcast_shapes(name, leading(a, inner), leading(b, inner));
   const Axes axes = divide(name, full, leading(values, 3));
+  if (axes.summed.product() == 0) return fill_nothing(values);
   const Strides of_a = repeated(leading(a, inner), leading_strides(a, inner), full);
   const Strides of_b = repeated(leading(b, inner), leading_strides(b, inner), full);
   const Strides of_values = repeated(leading(values, 3), leading_strides(values, 3), full);

@@ -1,5 +1,6 @@
 #include <bs/autograd/block_sparse_matmul.h>
 #include <bs/kernels/block_sparse_matmul.h>
+#include <bs/lib/profiler.h>
 #include <bs/lib/threads.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
@@ -131,6 +132,24 @@ TEST_CASE("block-sparse products: edges") {
       for (int64_t n : {0, 1, 33})
         if (is_sampled(number++)) check_all(mask, n, t);
   check_all(full, 3, {}, {{0}, {0}});
+}
+
+TEST_CASE("block-sparse products: gradients that sum no products are zeros") {
+  for (const Batch& batch : {Batch{{}, {0}}, Batch{{0}, {}}, Batch{{1}, {0}}, Batch{{0, 2}, {2}}})
+    for (const Transpose t : transposes) {
+      check_all(Mask(1, 2, 3, 32, 1), 8, t, batch);
+      check_all(Mask(2, 3, 2, 16, 1), 8, t, batch);
+    }
+  const Profiler profiler;  // counts products of each head, of which there are none
+  const LayoutPtr none = Layout::from_blocks(0, 2, 2, 16, {});
+  const auto of_heads = [](const Shape& shape) { return Tensor::empty(shape, f16, test_device()); };
+  const SparseTensor s{none, of_heads({0, 16, 16})};
+  for (const Tensor& gradient : {dsd_backward_b(s, of_heads({0, 32, 8}), {1, 32, 8}),
+                                 dds_backward_a(of_heads({0, 8, 32}), s, {1, 8, 32}),
+                                 sdd_backward_a(s, of_heads({0, 8, 32}), {1, 32, 8})}) {
+    CHECK(gradient.numel() == 32 * 8);
+    for (const double x : Reference::of(gradient).values) CHECK(x == 0);
+  }
 }
 
 TEST_CASE("block-sparse products: views are read where they lie") {

@@ -179,6 +179,8 @@ void check_attention_forward(const char* op, const Tensor& q, const Tensor& v,
   check_same_device(op, q, forward.lse);
   BS_CHECK(forward.lse.shape() == q.shape().slice(0, 3), "{}: lse {} for q {}", op,
            forward.lse.shape(), q.shape());
+  BS_CHECK(forward.lse.dtype() == attention_sums(q), "{}: lse is {}, not {}, for q of {}", op,
+           forward.lse.dtype(), attention_sums(q), q.dtype());
 }
 
 Tensor dense_attention_rows(const Tensor& x) {

@@ -1,4 +1,5 @@
 // Attention over blocks and rows large enough for the kernels that a GPU has for them.
+#include <bs/kernels/copy.h>
 #include <bs/kernels/layout_from_rows.h>
 #include <bs/lib/integers.h>
 #include <bs/tests/kernels/sparse_attention_cases.h>
@@ -147,6 +148,26 @@ TEST_CASE("sparse_attention: layouts made on the device give what those of the h
         }
         ++seed;
       }
+}
+
+TEST_CASE("sparse_attention: gradients of outputs whose rows lie at odd addresses") {
+  const Shape shape{1, 2, 128, 64};
+  const LayoutPtr layout = some_blocks(1, 2, 2, 64, 2, 1);
+  for (const DType dtype : {f64, f32, f16, bf16}) {
+    CAPTURE(dtype);
+    const auto input = [&](uint64_t number) {
+      return random_reference(shape, number).tensor(dtype, test_device());
+    };
+    const Tensor q = input(1), k = input(2), v = input(3), dout = input(4);
+    const SparseAttentionResult forward = sparse_attention(q, k, v, layout);
+    const Tensor odd = Tensor::empty({1, 2, 128, 65}, dtype, test_device()).slice(3, 1, 65);
+    copy(forward.out, odd);
+    const auto expected = sparse_attention_backward(q, k, v, forward, dout, layout);
+    const auto actual = sparse_attention_backward(q, k, v, {odd, forward.lse}, dout, layout);
+    CHECK(Reference::of(actual.dq).values == Reference::of(expected.dq).values);
+    CHECK(Reference::of(actual.dk).values == Reference::of(expected.dk).values);
+    CHECK(Reference::of(actual.dv).values == Reference::of(expected.dv).values);
+  }
 }
 
 TEST_CASE("sparse_attention: ragged sequences over large blocks") {

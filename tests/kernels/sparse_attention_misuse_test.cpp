@@ -59,6 +59,17 @@ TEST_CASE("sparse_attention refuses what does not fit") {
                        "sparse_attention_qkv: qkv [2, 24, 40] is not [batch, sequence, 3 * 2 heads "
                        "* head_dim]",
                        Error);
+  for (const DType dtype : {f64, f32, f16}) {
+    const Tensor y = make({2, 2, 24, 8}, dtype);
+    const DType sums = dtype == f64 ? f64 : f32, other = dtype == f32 ? f64 : f16;
+    SparseAttentionResult forward = sparse_attention(y, y, y, layout);
+    forward.lse = make({2, 2, 24}, other);
+    CHECK_THROWS_WITH_AS(
+        sparse_attention_backward(y, y, y, forward, y, layout),
+        format("sparse_attention_backward: lse is {}, not {}, for q of {}", other, sums, dtype)
+            .c_str(),
+        Error);
+  }
   if (test_device().is_cuda()) {
     CHECK(message(make({2, 2, 24, 12}), make({2, 2, 24, 12}), make({2, 2, 24, 12}), layout) ==
           "sparse_attention: head_dim 12 on cuda:0 is not a multiple of 8 up to 256");

@@ -196,6 +196,7 @@ void sparse_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v
   check_floating("sparse_attention_backward", q.dtype());
   const Tensor queries = aligned_heads(q), keys = aligned_heads(k), values = aligned_heads(v),
                douts = aligned_heads(dout);
+  const SparseAttentionResult saved{aligned_heads(forward.out), forward.lse};
   const Tensor log_sums = Tensor::empty_like(forward.lse);
   const Tensor means = Tensor::empty_like(forward.lse);
   const LayoutView view = layout.view(q.device());
@@ -207,7 +208,7 @@ void sparse_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v
                            .q = heads_of<const void>(queries),
                            .k = heads_of<const void>(keys),
                            .v = heads_of<const void>(values),
-                           .out = heads_of<const void>(forward.out),
+                           .out = heads_of<const void>(saved.out),
                            .dout = heads_of<const void>(douts),
                            .dq = heads_of<void>(gradients.dq),
                            .dk = heads_of<void>(gradients.dk),
@@ -219,11 +220,11 @@ void sparse_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v
   // The kernels on wgmma multiply what is hidden in a tile by zero. So they say whether anything
   // that they met is not finite, and then the portable kernels compute it all anew.
   const AttentionWarpgroups warpgroups(p.rules, q, k, v, layout, options, stream);
-  const Tensor said =
-      warpgroups.run() ? sparse_attention_warpgroup_backward(
-                             {queries, keys, values, forward, douts, warpgroups.grid(q, k, layout),
-                              gradients, log_sums, means, options, warpgroups.traits(), stream})
-                       : Tensor();
+  const Tensor said = warpgroups.run()
+                          ? sparse_attention_warpgroup_backward(
+                                {queries, keys, values, saved, douts, warpgroups.grid(q, k, layout),
+                                 gradients, log_sums, means, options, warpgroups.traits(), stream})
+                          : Tensor();
   const int* const asked = said.defined() ? said.data<int32_t>() : nullptr;
   const bool hides = warpgroups.hides(layout.block(), 64, options);
   if (!asked || hides)

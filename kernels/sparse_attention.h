@@ -72,7 +72,8 @@ struct SparseAttentionWanted {
  *  @return out [batch, heads, queries, value_dim], in memory [batch, queries, heads, value_dim], so
  *  that joining the heads copies nothing
  *  @throws Error when shapes, dtypes or devices do not fit. On CUDA a head_dim and value_dim of no
- *  multiple of 8, or more than 256, do not */
+ *  multiple of 8, or more than 256, do not. Where sums are f32, a scale and softcap lie between
+ *  2^-126 and 2^127 */
 SparseAttentionResult sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                        const LayoutPtr& layout,
                                        const SparseAttentionOptions& options = {});

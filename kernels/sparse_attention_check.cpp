@@ -135,11 +135,18 @@ void check_scores(const char* op, const Tensor& q, const Tensor& k,
            table.dtype(), table.shape(), q.shape());
 }
 
-void check_numbers(const char* op, const SparseAttentionOptions& o) {
-  // Of an infinite scale or cap a score of 0 would be NaN.
-  const auto is_factor = [](double x) { return std::isfinite(x) && x >= 0; };
-  BS_CHECK(is_factor(o.scale), "{}: scale {} is negative or not finite", op, o.scale);
-  BS_CHECK(is_factor(o.softcap), "{}: softcap {} is negative or not finite", op, o.softcap);
+/// A factor of scores, or a cap; 0 says something else. In the type of sums it must be a number
+/// that is not 0, which GPUs take small ones for. Of an infinite one a score of 0 would be NaN.
+void check_factor(const char* op, const char* name, double x, DType sums) {
+  BS_CHECK(std::isfinite(x) && x >= 0, "{}: {} {} is negative or not finite", op, name, x);
+  // Of 2^127, log2(e) times as much is a number too.
+  BS_CHECK(sums == f64 || x == 0 || (x >= 0x1p-126 && x <= 0x1p127),
+           "{}: {} {} is not between 2^-126 and 2^127, for sums of {}", op, name, x, sums);
+}
+
+void check_numbers(const char* op, DType sums, const SparseAttentionOptions& o) {
+  check_factor(op, "scale", o.scale, sums);
+  check_factor(op, "softcap", o.softcap, sums);
   BS_CHECK(o.dropout >= 0 && o.dropout < 1, "{}: dropout {} is outside [0, 1)", op, o.dropout);
   for (const auto& side : {o.window_before, o.window_after})
     BS_CHECK(!side || *side >= 0, "{}: a window reaches {} keys far", op, side.value_or(0));
@@ -153,7 +160,7 @@ void check_attention(const char* op, const Tensor& q, const Tensor& k, const Ten
                      const LayoutPtr& layout, const SparseAttentionOptions& options) {
   BS_CHECK(layout != nullptr, "{}: no layout", op);
   check_operands(op, q, k, v);
-  check_numbers(op, options);
+  check_numbers(op, attention_sums(q), options);
   check_layout(op, q, k, *layout, options);
   check_ragged(op, q, k, *layout, options);
   check_packed(op, q, *layout, options);

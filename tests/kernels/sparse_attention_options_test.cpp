@@ -237,6 +237,17 @@ TEST_CASE("sparse_attention refuses terms of scores that do not fit") {
     CHECK(message([&](O& o) { o.softcap = factor; }, x) == "sparse_attention: softcap" + rest);
     CHECK(message([&](O& o) { o.scale = factor; }, x) == "sparse_attention: scale" + rest);
   }
+  for (const auto& [bad, text] : {std::pair(1e39, "1e+39"), {1e-46, "1e-46"}}) {
+    const double factor = bad;
+    const std::string rest =
+        std::string(" ") + text + " is not between 2^-126 and 2^127, for sums of f32";
+    CHECK(message([&](O& o) { o.softcap = factor; }, x) == "sparse_attention: softcap" + rest);
+    CHECK(message([&](O& o) { o.scale = factor; }, x) == "sparse_attention: scale" + rest);
+  }
+  for (const double fine : {0x1p-126, 0x1p127})
+    CHECK(message([&](O& o) { o.scale = o.softcap = fine; }, x) == "");
+  const Tensor wide = make({2, 2, 24, 8}, f64);
+  CHECK(message([](O& o) { o.scale = 1e39, o.softcap = 1e-46; }, wide) == "");
   CHECK(message([](O& o) { o.dropout = 1; }, x) == "sparse_attention: dropout 1 is outside [0, 1)");
   CHECK(message([](O& o) { o.window_before = -3; }, x) ==
         "sparse_attention: a window reaches -3 keys far");

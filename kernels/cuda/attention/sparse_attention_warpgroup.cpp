@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 namespace bs::cuda {
@@ -110,7 +111,8 @@ device::AttentionTerms attention_terms(const SparseAttentionOptions& o, const At
   device::AttentionRows<const void> bias{};
   if (o.bias.defined())
     bias = {o.bias.data(), o.bias.strides()[0], o.bias.strides()[1], o.bias.strides()[2]};
-  return {.inner = static_cast<float>(o.softcap > 0 ? o.scale / o.softcap : 0),
+  constexpr double most = std::numeric_limits<float>::max();  // infinity times 0 would be NaN
+  return {.inner = static_cast<float>(o.softcap > 0 ? std::min(o.scale / o.softcap, most) : 0),
           .outer = static_cast<float>(o.softcap * 1.4426950408889634),
           .slopes = o.alibi_slopes.defined() ? o.alibi_slopes.data<float>() : nullptr,
           .sinks = o.sinks.defined() ? o.sinks.data<float>() : nullptr,

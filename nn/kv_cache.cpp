@@ -30,19 +30,22 @@ class KVCache::Pages {
   Tensor keys, values;
 
  private:
+  /// All or nothing: where memory runs out, the pages that there are stay as they are.
   void grow() {
     const auto count = static_cast<int64_t>(used_.size());
     const int64_t more = std::max<int64_t>(1, 2 * count);
-    const auto grown = [&](Tensor& memory, int64_t width) {
+    const auto grown = [&](const Tensor& memory, int64_t width) {
       // Zeros: attention reads to the end of a square, and makes rows anew that are not finite.
-      const Tensor larger = zeros({options_.batch, options_.heads, more, options_.page, width},
-                                  options_.dtype, options_.device);
+      Tensor larger = zeros({options_.batch, options_.heads, more, options_.page, width},
+                            options_.dtype, options_.device);
       if (count > 0) copy(memory, larger.slice(2, 0, count));
-      memory = larger;
+      return larger;
     };
-    grown(keys, options_.head_dim);
-    grown(values, options_.value_dim);
+    Tensor more_keys = grown(keys, options_.head_dim);
+    Tensor more_values = grown(values, options_.value_dim);
     used_.resize(static_cast<size_t>(more), false);
+    keys = std::move(more_keys);
+    values = std::move(more_values);
   }
 
   Options options_;
@@ -91,7 +94,12 @@ void KVCache::append(const Tensor& keys, const Tensor& values) {
   check(values, o.value_dim);
   BS_CHECK(end <= capacity(), "kv_cache: {} tokens for a capacity of {}", end, capacity());
   if (pages_) {
-    append_pages({keys, values}, end);
+    try {
+      append_pages({keys, values}, end);
+    } catch (...) {  // pages of tokens that did not come are free again
+      drop_pages_behind();
+      throw;
+    }
   } else {
     copy(keys, memory_.keys.slice(2, length_, end));
     copy(values, memory_.values.slice(2, length_, end));
@@ -158,7 +166,11 @@ PagedKeys KVCache::pages() const {
 void KVCache::truncate(int64_t length) {
   BS_CHECK(length >= 0 && length <= length_, "kv_cache: {} of {} tokens", length, length_);
   length_ = length;
-  if (pages_) table_.resize(static_cast<size_t>(ceil_div(length, options_.page)));
+  if (pages_) drop_pages_behind();
+}
+
+void KVCache::drop_pages_behind() {
+  table_.resize(static_cast<size_t>(ceil_div(length_, options_.page)));
 }
 
 void KVCache::drop(int64_t count) {

@@ -34,7 +34,8 @@ class KVCache {
   ~KVCache() = default;
 
   /** @brief Takes the next tokens' keys and values [batch, heads, tokens, head_dim].
-   *  @throws Error when they do not fit, or there is no room. */
+   *  @throws Error when they do not fit, or there is no room. Then, and where memory runs out, the
+   *  cache is as it was. */
   void append(const Tensor& keys, const Tensor& values);
   /** @brief All that was taken, [batch, heads, length, head_dim]. Views of memory, unless pages lie
    *  apart, which they do behind a fork: then copies, a read and a write of them all. */
@@ -67,6 +68,7 @@ class KVCache {
     Tensor keys, values;
   };
   void append_pages(const Source& tokens, int64_t end);
+  void drop_pages_behind();  ///< the last token
   Tensor in_order(const Tensor& pages, int64_t width) const;
 
   Options options_;

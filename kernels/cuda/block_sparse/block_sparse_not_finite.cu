@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(threads)
 void find_not_finite(const Tensor& x, int32_t mark, int32_t* to, Stream stream) {
   const auto size = static_cast<int64_t>(size_of(x.dtype()));
   int64_t lines = x.size(0), length = x.size(1), step = x.strides()[0];
-  if (x.strides()[1] != 1) {
+  if (x.strides()[1] != 1 && length != 1) {
     std::swap(lines, length);
     step = x.strides()[1];
   }

@@ -117,17 +117,17 @@ void tf32_sdd(const SddWork& work, const Tensor& a, const Tensor& b, const Tenso
   const Tf32Tile tile = tile_of(k);
   const bool gathered = gathers(k);
   device::WarpgroupTf32SddParams params{};
-  const int64_t items = describe_sdd(a, b, p, work,
-                                     {.depth = depth,
-                                      .rows = gathered ? block : tile.n,
-                                      .cols = block,
-                                      .gathered = gathered,
-                                      .tf32 = !k.split,
-                                      .slabs = gathered ? 1 : block / tile.n},
-                                     params, stream);
+  const DescribedSdd described = describe_sdd(a, b, p, work,
+                                              {.depth = depth,
+                                               .rows = gathered ? block : tile.n,
+                                               .cols = block,
+                                               .gathered = gathered,
+                                               .tf32 = !k.split,
+                                               .slabs = gathered ? 1 : block / tile.n},
+                                              params, stream);
   params.result = values.data<float>();
   if (aside) params.beside = aside->data<float>();
-  launch_product(k, params, items, work.split, p, stream);
+  launch_product(k, params, described.items, work.split, p, stream);
 }
 
 }  // namespace bs::cuda

@@ -130,15 +130,15 @@ void warpgroup_sdd(const SddWork& work, const Tensor& a, const Tensor& b, const 
   const WarpgroupKernel k{kernel_of(p, a.dtype(), work.plan.transposed),
                           warpgroup_sdd_tile(block, form).cols, form.gathered, aside ? 2 : 1};
   device::WarpgroupSddParams params{};
-  const int64_t items = describe_sdd(a, b, p, work,
-                                     {.depth = depth,
-                                      .rows = form.gathered ? side : depth,
-                                      .cols = side,
-                                      .gathered = form.gathered},
-                                     params, stream);
+  const DescribedSdd described = describe_sdd(a, b, p, work,
+                                              {.depth = depth,
+                                               .rows = form.gathered ? side : depth,
+                                               .cols = side,
+                                               .gathered = form.gathered},
+                                              params, stream);
   params.values = block_map(values, block).encode("sdd");
   if (aside) params.aside = block_map(*aside, block).encode("sdd");
-  launch_product(k, params, items, work.split, p, stream);
+  launch_product(k, params, described.items, work.split, p, stream);
 }
 
 }  // namespace bs::cuda

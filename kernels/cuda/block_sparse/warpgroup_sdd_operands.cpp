@@ -37,8 +37,9 @@ DenseMap SddOperand::map(const SddProblem& p, const Axes& axes, int box_rows, in
   return map;
 }
 
-int64_t describe_sdd(const Tensor& a, const Tensor& b, const SddProblem& p, const SddWork& work,
-                     const SddTiling& tiling, device::WarpgroupSddParams& params, Stream stream) {
+DescribedSdd describe_sdd(const Tensor& a, const Tensor& b, const SddProblem& p,
+                          const SddWork& work, const SddTiling& tiling,
+                          device::WarpgroupSddParams& params, Stream stream) {
   const bool turned = work.plan.transposed;
   const SddOperand left = SddOperand::left(a, p), right = SddOperand::right(b, p);
   const SddOperand &strips = turned ? right : left, &gathered = turned ? left : right;
@@ -47,11 +48,13 @@ int64_t describe_sdd(const Tensor& a, const Tensor& b, const SddProblem& p, cons
   if (tiling.tf32) rows.tensor.element = TensorMapElement::tf32;
   params.a = rows.encode("sdd");
   params.b = gathered.map(p, axes, tiling.cols, tiling.depth, params.b_steps).encode("sdd");
+  DescribedSdd described{.items = p.batch.numel() * work.items * tiling.slabs};
   Tensor columns;
   if (tiling.gathered) {
     params.list = work.ranges.gathered(turned ? p.layout.cols : p.layout.rows);
   } else {
-    const Kept<DeviceStrips> listed = device_strips(*p.pattern, work.plan.strips, stream);
+    const Kept<DeviceStrips>& listed =
+        described.strips.emplace(device_strips(*p.pattern, work.plan.strips, stream));
     params.list = listed->list;
     columns = listed->columns;
   }
@@ -66,7 +69,7 @@ int64_t describe_sdd(const Tensor& a, const Tensor& b, const SddProblem& p, cons
   params.blocks = p.layout.nnz;
   params.heads = p.layout.heads;
   params.m = p.layout.rows * p.layout.block;
-  return p.batch.numel() * work.items * tiling.slabs;
+  return described;
 }
 
 }  // namespace bs::cuda

@@ -4,6 +4,8 @@
 #include <bs/kernels/cuda/block_sparse/device_lists.h>
 #include <bs/kernels/cuda/block_sparse/warpgroup_operands.h>
 
+#include <optional>
+
 namespace bs::cuda {
 
 /** @brief An operand of sdd: A, or the transpose of B. */
@@ -31,9 +33,15 @@ struct SddTiling {
   int slabs = 1;           ///< of a block's rows, each an item
 };
 
-/** @brief Fills in all of `params` but where values and what the epilogue reads lie.
- *  @return the items */
-int64_t describe_sdd(const Tensor& a, const Tensor& b, const SddProblem& p, const SddWork& work,
-                     const SddTiling& tiling, device::WarpgroupSddParams& params, Stream stream);
+/** @brief What `params` do not say. The strips are held until the launch: another thread may make a
+ *  cache drop them. */
+struct DescribedSdd {
+  int64_t items = 0;
+  std::optional<Kept<DeviceStrips>> strips = {};
+};
+/** @brief Fills in all of `params` but where values and what the epilogue reads lie. */
+DescribedSdd describe_sdd(const Tensor& a, const Tensor& b, const SddProblem& p,
+                          const SddWork& work, const SddTiling& tiling,
+                          device::WarpgroupSddParams& params, Stream stream);
 
 }  // namespace bs::cuda

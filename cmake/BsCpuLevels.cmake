@@ -23,7 +23,7 @@ function(bs_add_cpu_levels target)
     target_include_directories(bs_cpu_${name} PRIVATE
                                $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
     file(GENERATE OUTPUT ${folder}/${name}.rsp
-         CONTENT "$<JOIN:$<TARGET_OBJECTS:bs_cpu_${name}>,\n>\n")
+         CONTENT "\"$<JOIN:$<TARGET_OBJECTS:bs_cpu_${name}>,\"\n\">\"\n")  # a path may have spaces
     list(APPEND names ${name})
     list(APPEND objects $<TARGET_OBJECTS:bs_cpu_${name}>)
     list(APPEND linked ${folder}/${name}.o)

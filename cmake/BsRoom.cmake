@@ -3,15 +3,17 @@
 # `cuda/` folders and `.cu` files belong to the build only when the CUDA backend does.
 function(bs_add_room room)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${room}/*.cpp)
+  # Relative ones: the folder that the tree lies in may have any name.
+  set(root ${PROJECT_SOURCE_DIR})
+  file(GLOB_RECURSE sources RELATIVE ${root} CONFIGURE_DEPENDS ${root}/${room}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/cuda/")
   if(BS_WITH_CUDA)
-    file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${room}/cuda/*.cpp
-         ${PROJECT_SOURCE_DIR}/${room}/cuda/*.cu)
+    file(GLOB_RECURSE cuda_sources RELATIVE ${root} CONFIGURE_DEPENDS ${root}/${room}/cuda/*.cpp
+         ${root}/${room}/cuda/*.cu)
     list(APPEND sources ${cuda_sources})
   endif()
   set(cpu_sources ${sources})
-  list(FILTER cpu_sources INCLUDE REGEX "/kernels/cpu/")
+  list(FILTER cpu_sources INCLUDE REGEX "^kernels/cpu/")
   set_source_files_properties(${cpu_sources} PROPERTIES COMPILE_OPTIONS "${BS_CPU_KERNEL_OPTIONS}")
   if(BS_CPU_KERNEL_OPTIONS)  # precompiled headers are of the room's options
     set_source_files_properties(${cpu_sources} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
@@ -23,7 +25,7 @@ function(bs_add_room room)
                                                            SKIP_PRECOMPILE_HEADERS ON)
   endif()
   if(cpu_sources AND BS_CPU_LEVELS)
-    list(FILTER sources EXCLUDE REGEX "/kernels/cpu/")
+    list(FILTER sources EXCLUDE REGEX "^kernels/cpu/")
   endif()
   add_library(bs_${room} ${sources})
   if(cpu_sources AND BS_CPU_LEVELS)

@@ -21,15 +21,14 @@ function(bs_unite target)
   endif()
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources INCLUDE REGEX "[.]cpp$")
-  list(FILTER sources EXCLUDE REGEX "/cuda/")  # no build under sanitizers shows what meets there
-  if(BS_UNITY STREQUAL ROOMS)
-    list(FILTER sources EXCLUDE REGEX "/kernels/cpu/")
-  endif()
   set(kinds "")  # those of one group have the same options
   foreach(source IN LISTS sources)
     cmake_path(ABSOLUTE_PATH source)
     cmake_path(IS_PREFIX PROJECT_BINARY_DIR ${source} is_generated)
-    if(is_generated)
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE path)
+    # No build under sanitizers shows what meets in cuda/.
+    if(is_generated OR path MATCHES "/cuda/" OR
+       (BS_UNITY STREQUAL ROOMS AND path MATCHES "(^|/)kernels/cpu/"))
       continue()
     endif()
     get_property(options SOURCE ${source} PROPERTY COMPILE_OPTIONS)
@@ -53,8 +52,11 @@ function(bs_unite_alike target stem first)
   file(GLOB_RECURSE headers RELATIVE ${root} ${root}/lib/*.h ${root}/kernels/*.h
        ${root}/autograd/*.h ${root}/nn/*.h ${root}/c/*.h ${root}/interop/*.h ${root}/examples/*.h
        ${root}/tests/*.h)
-  set(sources ${first} ${ARGN})
-  list(TRANSFORM sources REPLACE "^${root}/" "")
+  set(sources "")
+  foreach(source ${first} ${ARGN})
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${root})
+    list(APPEND sources ${source})
+  endforeach()
   execute_process(COMMAND ${BS_AWK} -v size=${BS_UNITY_SIZE} -f ${root}/cmake/unity.awk ${headers}
                           -- ${sources}
                   WORKING_DIRECTORY ${root} OUTPUT_VARIABLE lines COMMAND_ERROR_IS_FATAL ANY)

@@ -10,7 +10,7 @@ set(c_exports ${PROJECT_SOURCE_DIR}/c/exports.map)
 target_link_libraries(bs_c PRIVATE bs_kernels bs_compiler)
 bs_unite(bs_c)
 target_include_directories(bs_c INTERFACE $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
-                                          $<INSTALL_INTERFACE:include>)
+                                          $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_link_options(bs_c PRIVATE LINKER:--version-script=${c_exports} LINKER:--gc-sections)
 set_target_properties(bs_c PROPERTIES LINK_DEPENDS ${c_exports} EXPORT_NAME c
                       CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON

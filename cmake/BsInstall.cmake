@@ -60,8 +60,10 @@ if(BS_WITH_CUDA)
 endif()
 set(pc_template ${PROJECT_SOURCE_DIR}/cmake/bs.pc.in)
 install(CODE "
-  set(CMAKE_INSTALL_INCLUDEDIR [[${CMAKE_INSTALL_INCLUDEDIR}]])
-  set(CMAKE_INSTALL_LIBDIR [[${CMAKE_INSTALL_LIBDIR}]])
+  set(pc_includedir [[\${prefix}]])
+  set(pc_libdir [[\${prefix}]])
+  cmake_path(APPEND pc_includedir [[${CMAKE_INSTALL_INCLUDEDIR}]])  # an absolute one alone
+  cmake_path(APPEND pc_libdir [[${CMAKE_INSTALL_LIBDIR}]])
   set(PROJECT_DESCRIPTION [[${PROJECT_DESCRIPTION}]])
   set(PROJECT_VERSION [[${PROJECT_VERSION}]])
   set(pc_definitions [[${pc_definitions}]])

@@ -1,3 +1,5 @@
+include(GNUInstallDirs)  # where headers go
+
 # bs_add_room(name LINK libraries...): one library for a room of the house; a shared one, where
 # BUILD_SHARED_LIBS is on.
 # `cuda/` folders and `.cu` files belong to the build only when the CUDA backend does.
@@ -33,7 +35,7 @@ function(bs_add_room room)
   endif()
   target_include_directories(bs_${room} PUBLIC $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
                                                $<BUILD_INTERFACE:${BS_UMBRELLA_DIR}>
-                                               $<INSTALL_INTERFACE:include>)
+                                               $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(bs_${room} PUBLIC cxx_std_20)
   target_link_libraries(bs_${room} PRIVATE $<BUILD_INTERFACE:bs_compiler> PUBLIC ${ARG_LINK})
   # Objects of static and of shared libraries are the same, so that who wants both compiles once.

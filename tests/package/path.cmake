@@ -9,6 +9,7 @@ set(build "${FOLDER}/the build++")
 execute_process(COMMAND ${CMAKE_COMMAND} -G ${GENERATOR} -S ${tree} -B ${build} -DBS_CUDA=OFF
                         -DCMAKE_CXX_COMPILER=${COMPILER} -DBS_UNITY=ON -DBS_BUILD_TESTS=OFF
                         -DBS_BUILD_EXAMPLES=OFF -DBS_BUILD_BENCH=OFF
+                        -DCMAKE_INSTALL_INCLUDEDIR=some/headers
                 OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
 file(GLOB groups "${build}/unity/bs_kernels_*.cpp")
 set(text "")
@@ -22,3 +23,10 @@ foreach(source kernels/softmax.cpp kernels/cpu/softmax.cpp)
     message(FATAL_ERROR "${source} is in no group")
   endif()
 endforeach()
+
+# Who finds the installed package finds its headers where they go.
+file(GLOB_RECURSE packages "${build}/CMakeFiles/Export/*bsTargets.cmake")
+file(READ "${packages}" text)
+if(NOT text MATCHES "bs::lib PROPERTIES[^)]*/some/headers\"")
+  message(FATAL_ERROR "bs::lib does not name some/headers")
+endif()

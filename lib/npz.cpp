@@ -73,6 +73,7 @@ class Record {
 
 /// CRC-32 of more bytes.
 uint32_t checksum(uint32_t crc, const void* data, size_t bytes) {
+  if (bytes == 0) return crc;  // zlib takes null, which empty memory may be at, for a fresh start
   return static_cast<uint32_t>(::crc32_z(crc, static_cast<const Bytef*>(data), bytes));
 }
 

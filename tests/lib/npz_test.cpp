@@ -127,6 +127,27 @@ TEST_CASE("npz files come back, with the same bytes each time") {
   CHECK(folder.files() == 1);
 }
 
+TEST_CASE("npz reads empty arrays of integers that have no dtype") {
+  const Scratch folder;
+  const std::string path = folder / "x.npz";
+  for (const char* const descr : {"|i1", "<i2", "<u2", "<u4"}) {
+    CAPTURE(descr);
+    save_npz(path, {{"x", Reference({0, 3}).tensor(u8, test_device())}});
+    std::string file = read_file(path);
+    constexpr size_t begin = 35;  // behind the local header and the name
+    const size_t central = file.find("PK\1\2"), at = file.find("|u1");
+    REQUIRE(at < central);
+    file.replace(at, 3, descr);
+    std::string sum;
+    put(sum,
+        ::crc32(0, reinterpret_cast<const Bytef*>(&file[begin]),
+                static_cast<uInt>(central - begin)),
+        4);
+    write_file(path, with(with(file, 14, sum), central + 16, sum));
+    CHECK(load_npz(path, test_device()).at("x").shape() == Shape{0, 3});
+  }
+}
+
 TEST_CASE("npz writes ZIP records") {
   const Scratch folder;
   const std::string path = folder / "x.npz";

@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -202,6 +203,18 @@ void InputFile::fetch(void* data, size_t bytes) {
 
 void InputMemory::fetch(void* data, size_t bytes) {
   if (bytes > 0) std::memcpy(data, bytes_.data() + position(), bytes);
+}
+
+std::optional<int64_t> tensor_bytes(const Shape& shape, size_t element) {
+  auto bytes = static_cast<int64_t>(element);
+  bool empty = false;
+  for (const int64_t extent : shape) {
+    empty = empty || extent == 0;
+    const int64_t at_most = std::numeric_limits<int64_t>::max() / 16;  // as a tensor has it
+    if (bytes > at_most / std::max<int64_t>(extent, 1)) return {};
+    bytes *= std::max<int64_t>(extent, 1);
+  }
+  return empty ? 0 : bytes;
 }
 
 void write_values(AtomicFile& file, const Tensor& tensor) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -94,6 +95,9 @@ class InputMemory : public Input {
   std::string_view bytes_;
 };
 
+/** @brief Bytes of the elements that a file claims to have; none where no tensor has so many,
+ *  whatever the order of its extents, one of which may be 0. */
+std::optional<int64_t> tensor_bytes(const Shape& shape, size_t element);
 /** @brief Writes the elements of any tensor in row-major order. */
 void write_values(AtomicFile& file, const Tensor& tensor);
 /** @brief Fills a contiguous host tensor with the next bytes.

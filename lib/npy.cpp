@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cstddef>
 #include <cstring>
-#include <limits>
 #include <new>
 #include <string_view>
 #include <vector>
@@ -171,13 +170,9 @@ DType dtype_of_descr(const std::string& descr, const std::string& path) {
 
 /// Product of the extents times the size of an element.
 int64_t checked_bytes(const Header& header, size_t element, const std::string& path) {
-  auto bytes = static_cast<int64_t>(element);
-  for (int64_t extent : header.shape) {
-    if (extent > 0 && bytes > std::numeric_limits<int64_t>::max() / extent)
-      BS_THROW(IoError, "{}: shape {} is too large", path, header.shape);
-    bytes *= extent;
-  }
-  return bytes;
+  const std::optional<int64_t> bytes = tensor_bytes(header.shape, element);
+  if (!bytes) BS_THROW(IoError, "{}: shape {} is too large", path, header.shape);
+  return *bytes;
 }
 
 Header read_header(Input& file) {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 #include <new>
 #include <vector>
 
@@ -57,25 +56,23 @@ const Json& member(const Json& object, const char* name) {
 
 Entry read_entry(const std::string& name, const Json& json) {
   Entry entry{.name = name, .dtype = dtype_of_name(member(json, "dtype").string()), .shape = {}};
-  auto bytes = static_cast<int64_t>(size_of(entry.dtype));
   for (const Json& extent : member(json, "shape").array()) {
     const int64_t n = extent.integer();
     if (n < 0) BS_THROW(IoError, "negative extent {}", n);
-    if (n > 0 && bytes > std::numeric_limits<int64_t>::max() / n)
-      BS_THROW(IoError, "the shape is too large");
     if (entry.shape.rank() == Shape::max_rank)
       BS_THROW(IoError, "more than {} axes", Shape::max_rank);
-    bytes *= n;
     entry.shape.push_back(n);
   }
+  const std::optional<int64_t> bytes = tensor_bytes(entry.shape, size_of(entry.dtype));
+  if (!bytes) BS_THROW(IoError, "the shape is too large");
   const Json::Array& offsets = member(json, "data_offsets").array();
   if (json.object().size() != 3) BS_THROW(IoError, "a member is unknown");
   if (offsets.size() != 2) BS_THROW(IoError, "data_offsets are {} numbers", offsets.size());
   entry.begin = offsets[0].integer();
   entry.end = offsets[1].integer();
-  if (entry.begin < 0 || entry.end < entry.begin || entry.end - entry.begin != bytes)
+  if (entry.begin < 0 || entry.end < entry.begin || entry.end - entry.begin != *bytes)
     BS_THROW(IoError, "{} of shape {} takes {} bytes, not [{}, {})", entry.dtype, entry.shape,
-             bytes, entry.begin, entry.end);
+             *bytes, entry.begin, entry.end);
   return entry;
 }
 

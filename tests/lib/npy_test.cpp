@@ -150,6 +150,11 @@ TEST_CASE("npy refuses what is no such file") {
   check_refused(numpy_file(1, dictionary("|b1", "(1,)"), "\2"), "a boolean is neither 0 nor 1");
   check_refused(numpy_file(1, dictionary("<f8", "(4294967296, 4294967296)"), ""),
                 "shape [4294967296, 4294967296] is too large");
+  // An extent of 0 makes the rest no smaller.
+  for (const std::string& order : {"False"s, "True"s})
+    for (const std::string& shape : {"4611686018427387904, 0"s, "0, 4611686018427387904"s})
+      check_refused(numpy_file(1, dictionary("|u1", "(" + shape + ")", order), ""),
+                    "shape [" + shape + "] is too large");
 }
 
 TEST_CASE("npy refuses headers it does not understand") {

@@ -127,6 +127,11 @@ TEST_CASE("safetensors refuses headers that lie") {
   refuse(R"({"a":{"dtype":"U8","shape":[-1],"data_offsets":[0,1]}})", "x", "a: negative extent -1");
   refuse(R"({"a":{"dtype":"F64","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", "",
          "a: the shape is too large");
+  // An extent of 0 makes the rest no smaller.
+  refuse(R"({"a":{"dtype":"U8","shape":[4611686018427387904,0],"data_offsets":[0,0]}})", "",
+         "a: the shape is too large");
+  refuse(R"({"a":{"dtype":"U8","shape":[0,4611686018427387904],"data_offsets":[0,0]}})", "",
+         "a: the shape is too large");
   refuse(R"({"a":{"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,1]}})", "x",
          "a: more than 8 axes");
   refuse(R"({"a":{"dtype":"U8","shape":[1.5],"data_offsets":[0,1]}})", "x",

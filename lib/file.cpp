@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
@@ -46,6 +47,31 @@ void synchronize(const std::string& folder) {
 
 constexpr size_t name_digits = 16;
 constexpr std::string_view ending = ".tmp";
+constexpr size_t suffix_bytes = 1 + name_digits + ending.size();
+
+/// The front of a temporary file's name: of a long name less, since the suffix must fit, too.
+std::string base_of(const std::string& path) {
+  std::string name = path.substr(path.rfind('/') + 1);
+  size_t most = NAME_MAX - suffix_bytes;
+  if (name.size() <= most) return name;
+  const auto inside = [&] { return (static_cast<unsigned char>(name[most]) & 0xc0) == 0x80; };
+  while (most > 0 && inside()) --most;  // some file systems take no half of a character
+  return name.substr(0, most);
+}
+
+/// What a path leads to: where it names a link, the file that the link names, also if that is not
+/// there. The kernel follows as many links.
+std::string behind_links(std::string path) {
+  constexpr int most_links = 40;
+  for (int i = 0; i < most_links; ++i) {
+    std::string to(PATH_MAX, '\0');
+    const ssize_t length = ::readlink(path.c_str(), to.data(), to.size());
+    if (length <= 0) break;
+    to.resize(static_cast<size_t>(length));
+    path = to.front() == '/' ? to : folder_of(path).append(to);
+  }
+  return path;
+}
 
 /// What a temporary file has behind the name of the final one. A process id would not do: they
 /// repeat, in containers from the first one on.
@@ -61,7 +87,7 @@ std::string random_suffix() {
 
 /// Whether `name` is `base` with a suffix of ours.
 bool is_temporary(std::string_view name, std::string_view base) {
-  if (name.size() != base.size() + 1 + name_digits + ending.size()) return false;
+  if (name.size() != base.size() + suffix_bytes) return false;
   if (!name.starts_with(base) || name[base.size()] != '.' || !name.ends_with(ending)) return false;
   return name.substr(base.size() + 1, name_digits).find_first_not_of("0123456789abcdef") ==
          std::string_view::npos;
@@ -79,7 +105,7 @@ bool is_left_over(int descriptor) {
 /// Removes what killed writers of this path left. What cannot be removed stays: nothing needs it.
 void remove_leftovers(const std::string& path) {
   const std::string folder = folder_of(path);
-  const std::string base = path.substr(path.rfind('/') + 1);
+  const std::string base = base_of(path);
   // std::filesystem ends the process when it finds no memory to look into a folder.
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder.c_str()), ::closedir);
   if (!entries) return;
@@ -96,14 +122,19 @@ void remove_leftovers(const std::string& path) {
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
-  // What is renamed over a device, a pipe or a socket takes its place for everyone.
   struct stat found {};
-  if (::stat(path_.c_str(), &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode))
+  const bool is_there = ::stat(path_.c_str(), &found) == 0;
+  // Also where the system follows no link that somebody else left in a folder for all.
+  if (!is_there && errno != ENOENT) fail("cannot be written", path_);
+  // What is renamed over a device, a pipe or a socket takes its place for everyone.
+  if (is_there && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode))
     BS_THROW(IoError, "{}: is no regular file", path_);
-  remove_leftovers(path_);
+  target_ = behind_links(path_);
+  remove_leftovers(target_);
+  const std::string front = folder_of(target_) + base_of(target_);
   constexpr int attempts = 100;  // of which one would do: names are 64 random bits
   for (int i = 0; i < attempts && descriptor_ < 0; ++i) {
-    temporary_ = path_ + random_suffix();
+    temporary_ = front + random_suffix();
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ < 0 && errno != EEXIST) break;
   }
@@ -129,10 +160,10 @@ void AtomicFile::write(const void* data, size_t bytes) {
 }
 
 void AtomicFile::commit() {
-  const std::string folder = folder_of(path_);  // needs memory, which behind the rename is too late
+  const std::string folder = folder_of(target_);  // needs memory: behind the rename it is too late
   if (::fsync(descriptor_) != 0) fail("writing failed", path_);
   if (::close(std::exchange(descriptor_, -1)) != 0 ||
-      std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+      std::rename(temporary_.c_str(), target_.c_str()) != 0) {
     const int reason = errno;
     ::unlink(temporary_.c_str());
     errno = reason;

@@ -14,8 +14,8 @@ namespace bs {
 
 /** @brief Writes a file beside its final place and moves it there when complete. So nobody ever
  *  reads half of it, also after a power failure. Without commit() nothing is left behind. A
- *  process that is killed leaves its temporary file, PATH.<16 digits>.tmp. A later AtomicFile for
- * the same path removes it once it is a minute old and nobody holds it. */
+ *  process that is killed leaves its temporary file, PATH.<16 digits>.tmp, of a long name cut. A
+ *  later AtomicFile for the same path removes it once it is a minute old and nobody holds it. */
 class AtomicFile {
  public:
   /** @throws IoError when the folder is missing or not writable. */
@@ -26,11 +26,13 @@ class AtomicFile {
 
   /** @throws IoError naming the path, for example when the disk is full. */
   void write(const void* data, size_t bytes);
-  /** @brief Waits for the disk, then replaces whatever `path` named. */
+  /** @brief Waits for the disk, then replaces whatever `path` named; of a link, what it leads to.
+   */
   void commit();
 
  private:
   std::string path_;
+  std::string target_;  ///< path_, behind links
   std::string temporary_;
   int descriptor_ = -1;
 };

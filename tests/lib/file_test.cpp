@@ -69,6 +69,60 @@ TEST_CASE("file: what killed writers left is removed, what is in use is not") {
   ::close(held);
 }
 
+TEST_CASE("file: a name may be as long as the folder takes") {
+  const Scratch folder;
+  for (const size_t length : {234UL, 235UL, 250UL, 255UL}) {
+    CAPTURE(length);
+    const std::string name(length, 'n'), path = folder / name;
+    const std::string left = folder / (name.substr(0, 234) + ".0123456789abcdef.tmp");
+    write_file(left, "half");
+    const timespec long_ago[2] = {};
+    REQUIRE(::utimensat(AT_FDCWD, left.c_str(), long_ago, 0) == 0);
+    AtomicFile file(path);
+    file.write("abc", 3);
+    file.commit();
+    CHECK(read_file(path) == "abc");
+    CHECK_THROWS_AS(InputFile{left}, IoError);
+  }
+  const std::string accented = folder / (std::string(233, 'n') + "\u00e9.npy");  // cut before it
+  AtomicFile file(accented);
+  file.commit();
+  CHECK(read_file(accented).empty());
+  const std::string long_name = folder / std::string(256, 'n');
+  CHECK_THROWS_WITH_AS(AtomicFile{long_name},
+                       (long_name + ": cannot be written: File name too long").c_str(), IoError);
+}
+
+TEST_CASE("file: a link stays one, and what it leads to is replaced") {
+  const Scratch folder, other;
+  const auto save = [](const std::string& path, const std::string& text) {
+    AtomicFile file(path);
+    file.write(text.data(), text.size());
+    file.commit();
+  };
+  const auto is_link = [](const std::string& path) {
+    struct stat facts {};
+    return ::lstat(path.c_str(), &facts) == 0 && S_ISLNK(facts.st_mode);
+  };
+  write_file(other / "a", "old");
+  REQUIRE(::symlink((other / "a").c_str(), (folder / "absolute").c_str()) == 0);
+  REQUIRE(::symlink("absolute", (folder / "relative").c_str()) == 0);
+  save(folder / "relative", "new");
+  CHECK(read_file(other / "a") == "new");
+  CHECK(is_link(folder / "absolute"));
+  CHECK(is_link(folder / "relative"));
+  CHECK(other.files() == 1);
+  REQUIRE(::symlink("b", (folder / "early").c_str()) == 0);  // leads nowhere yet
+  save(folder / "early", "first");
+  CHECK(is_link(folder / "early"));
+  CHECK(read_file(folder / "b") == "first");
+  REQUIRE(::symlink("circle", (folder / "circle").c_str()) == 0);
+  CHECK_THROWS_WITH_AS(
+      AtomicFile{folder / "circle"},
+      ((folder / "circle") + ": cannot be written: Too many levels of symbolic links").c_str(),
+      IoError);
+}
+
 TEST_CASE("file: a process number that comes back is in nobody's way") {
   const Scratch folder;
   // What an earlier version left behind, under the number of this process.

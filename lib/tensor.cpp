@@ -34,7 +34,8 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
 Tensor Tensor::from_blob(void* data, const Shape& shape, DType dtype, Device device,
                          std::function<void()> release) {
   const int64_t count = shape.product();
-  BS_CHECK(count >= 0 && count <= std::numeric_limits<int64_t>::max() / 8,
+  BS_CHECK(std::ranges::all_of(shape, [](int64_t extent) { return extent >= 0; }) &&
+               count <= std::numeric_limits<int64_t>::max() / 8,
            "from_blob: shape {} is of no tensor", shape);
   BS_CHECK(data || count == 0, "from_blob: null pointer for shape {}", shape);
   Tensor t;

@@ -365,6 +365,10 @@ TEST_CASE("tensor copies that overlap give what was there before") {
 TEST_CASE("tensor refuses misuse") {
   CHECK_THROWS_WITH_AS(Tensor::empty({2, -1}, f32), "tensor: negative extent in shape [2, -1]",
                        Error);
+  float values[6] = {};
+  for (const Shape& shape : {Shape{-2, -3}, Shape{-2, 0}, Shape{0, -3}})
+    CHECK_THROWS_WITH_AS(Tensor::from_blob(values, shape, f32),
+                         format("from_blob: shape {} is of no tensor", shape).c_str(), Error);
   CHECK_THROWS_WITH_AS(Tensor::empty({2}, f32).data<double>(),
                        "tensor: data of dtype f32 read as f64", Error);
   CHECK_THROWS_WITH_AS(Tensor::from<float>({1, 2, 3}, {2, 2}), "tensor: 3 values for shape [2, 2]",

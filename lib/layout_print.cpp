@@ -28,7 +28,7 @@ void draw_head(const LayoutView& v, int head, int side, std::string& text) {
       ++kept[static_cast<size_t>(v.col_of[i] / side)];
     for (int x = 0; x < across; ++x) {
       const int count = kept[static_cast<size_t>(x)];
-      const int all = (bottom - top) * std::min(side, v.cols - x * side);
+      const int64_t all = int64_t{bottom - top} * std::min(side, v.cols - x * side);
       text += count == 0 ? "·" : count == all ? "█" : "▒";
     }
     text += '\n';

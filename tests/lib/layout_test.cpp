@@ -232,6 +232,12 @@ TEST_CASE("layout as text") {
   CHECK_THROWS_WITH_AS(to_string(*wide, 0), "layout: a picture of width 0", Error);
 }
 
+TEST_CASE("layout as text: a character may stand for more blocks than 32 bits count") {
+  constexpr int n = 50000;
+  const LayoutPtr one = Layout::from_blocks(1, n, n, 8, {{0, n - 1, n - 1}});
+  CHECK(to_string(*one, 1).ends_with(", 1 kept, density 4e-10)\n▒\n"));
+}
+
 TEST_CASE("layout as a picture") {
   const LayoutPtr layout =
       Layout::from_blocks(2, 2, 4, 16, {{0, 0, 0}, {0, 0, 1}, {0, 0, 3}, {1, 1, 2}});

@@ -15,8 +15,9 @@ std::shared_ptr<CacheSlot> Cache::find(std::type_index key, std::type_index valu
   if (found != slots_.end()) {
     slots_.splice(slots_.begin(), slots_, found);
   } else {
-    slots_.push_front(std::make_shared<CacheSlot>(key, value));
-    slots_.front()->key = copy();
+    const auto slot = std::make_shared<CacheSlot>(key, value);
+    slot->key = copy();  // may find no memory; a slot that is listed has a key
+    slots_.push_front(slot);
     drop_oldest();
   }
   return slots_.front();

@@ -313,6 +313,30 @@ TEST_CASE("cache: values are dropped and made again by several threads") {
   CHECK(wrong == 0);
 }
 
+namespace {
+
+/// A key that cannot be copied while `full`, as where memory runs out.
+struct Copied {
+  explicit Copied(bool is_full) : full(is_full) {}
+  Copied(const Copied& other) : full(other.full) {
+    if (full) throw std::bad_alloc();
+  }
+  Copied& operator=(const Copied&) = delete;
+  bool operator==(const Copied&) const { return true; }
+  bool full;
+};
+
+}  // namespace
+
+TEST_CASE("cache: a key that found no memory leaves nothing behind") {
+  Cache cache(3);
+  const auto seven = [] { return 7; };
+  CHECK_THROWS_AS(cache.get<int>(Copied(true), seven), std::bad_alloc);
+  CHECK(cache.size() == 0);
+  CHECK(*cache.get<int>(Copied(false), seven) == 7);
+  CHECK(cache.size() == 1);
+}
+
 TEST_CASE("cache: what was not asked for longest goes first, and what is pinned stays") {
   Cache cache(3);
   int made = 0;

@@ -131,7 +131,9 @@ void OrderedPool::fetch_stranded() {
 }
 
 void OrderedPool::reserve(int64_t bytes) {
-  if (const int64_t more = bytes - reserved(); more > 0) {
+  if (bytes > reserved()) give_kept();
+  // What is cached may serve the allocation: only one of all that is not used makes it grow.
+  if (const int64_t more = bytes - memory_.used(); more > 0 && bytes > reserved()) {
     const Stream stream = memory_.stream();
     const auto size = static_cast<size_t>(more);
     give_back(allocate(size, stream), size, stream);  // not kept: it serves requests of any size

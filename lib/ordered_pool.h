@@ -30,6 +30,8 @@ class OrderedMemory {
   /** @brief A stream to give memory back on whose own one is gone. */
   virtual Stream stream() = 0;
   virtual int64_t reserved() const = 0;
+  /** @brief Of what is reserved, what was taken and not given back. */
+  virtual int64_t used() const { return reserved(); }
   virtual MemoryShares shares() const = 0;
 };
 

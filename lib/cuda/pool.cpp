@@ -67,6 +67,11 @@ class DeviceMemory final : public OrderedMemory {
     BS_CUDA_CHECK(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrReservedMemCurrent, &bytes));
     return static_cast<int64_t>(bytes);
   }
+  int64_t used() const override {
+    uint64_t bytes = 0;
+    BS_CUDA_CHECK(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemCurrent, &bytes));
+    return static_cast<int64_t>(bytes);
+  }
   MemoryShares shares() const override {
     const DeviceGuard guard(device_);
     const RelaxedCapture relaxed;

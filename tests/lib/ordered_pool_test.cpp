@@ -249,6 +249,30 @@ TEST_CASE("pool: what is reserved is taken once and free again") {
   CHECK(device.live.empty());
 }
 
+TEST_CASE("pool: what is cached already counts, and more is reserved beside it") {
+  for (const bool keeps : {false, true}) {
+    CAPTURE(keeps);
+    FakeDevice device;
+    device.caching = true;
+    const Stream own = device.stream();
+    OrderedPool pool(cpu, device, keeps ? std::optional(own) : std::nullopt, 4096);
+    pool.deallocate(pool.allocate(1000, own), 1000, own);
+    CHECK(pool.reserved() >= 1000);
+    pool.reserve(1500);
+    CHECK(pool.reserved() >= 1500);
+    void* const held = pool.allocate(400, own);
+    pool.reserve(3000);
+    CHECK(pool.reserved() >= 3000);
+    device.calls.clear();
+    pool.reserve(3000);  // it is there
+    CHECK(device.calls.empty());
+    pool.deallocate(held, 400, own);
+    pool.trim();
+    CHECK(device.held() == 0);
+    CHECK(pool.reserved() >= 3000);
+  }
+}
+
 TEST_CASE("pool: what is reserved is kept by trim, but not from an allocation without room") {
   FakeDevice device;
   OrderedPool pool(cpu, device);

@@ -38,6 +38,7 @@ class FakeDevice final : public OrderedMemory {
     void* const pointer =
         std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
     live[pointer] = static_cast<int64_t>(bytes);
+    if (cached_ >= static_cast<int64_t>(bytes)) cached_ -= static_cast<int64_t>(bytes);
     if (capturing.contains(stream.handle())) of_graph.insert(pointer);
     return pointer;
   }
@@ -48,10 +49,13 @@ class FakeDevice final : public OrderedMemory {
     if (foreign) ++foreign_frees;
     if (foreign || gone.contains(stream.handle())) return false;
     given_on = stream;
-    if (live.erase(pointer) == 0) {
+    const auto found = live.find(pointer);
+    if (found == live.end()) {
       ++freed_twice;
       return true;
     }
+    if (caching) cached_ += found->second;
+    live.erase(found);
     of_graph.erase(pointer);
     std::free(pointer);
     return true;
@@ -67,9 +71,14 @@ class FakeDevice final : public OrderedMemory {
     const std::lock_guard lock(mutex_);
     calls.emplace_back("trim");
     trimmed_to = keep;
+    cached_ = std::clamp<int64_t>(keep - held(), 0, cached_);
   }
   Stream stream() override { return {Device::cpu(), nullptr}; }
   int64_t reserved() const override {
+    const std::lock_guard lock(mutex_);
+    return held() + cached_;
+  }
+  int64_t used() const override {
     const std::lock_guard lock(mutex_);
     return held();
   }
@@ -95,11 +104,13 @@ class FakeDevice final : public OrderedMemory {
   int64_t refused = 0;  ///< of the allocations after those
   int64_t trimmed_to = -1;
   bool broken = false;
+  bool caching = false;  ///< whether what is given back stays reserved, for what is taken next
   Stream given_on;
   int foreign_frees = 0, waits_under_capture = 0, freed_twice = 0;
 
  private:
   mutable std::mutex mutex_;
+  int64_t cached_ = 0;
 };
 
 }  // namespace bs::test

@@ -155,8 +155,10 @@ void DebugMemory::check_guards(std::byte* whole, size_t bytes, Stream stream,
     const auto* const damaged =
         std::find_if(seen, seen + length, [](std::byte b) { return b != std::byte{guard_byte}; });
     if (damaged == seen + length) return;
-    const std::lock_guard name(names());
-    const std::string operation = record ? record->operation : "";
+    const std::string operation = [&] {  // find() locks mutex_, behind which held() locks names
+      const std::lock_guard name(names());
+      return record ? record->operation : std::string();
+    }();
     find(format("{} bytes on {}: written {} (byte {} of the guard band){}", bytes, device, where,
                 damaged - seen, operation.empty() ? "" : format("; allocated by {}", operation)));
   };

@@ -6,8 +6,10 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace bs;
@@ -101,6 +103,24 @@ TEST_CASE("debug memory: a write outside names who allocated the memory") {
   CHECK(memory.take_findings() ==
         std::vector<std::string>{"100 bytes on cpu: written past the end (byte 0 of the guard "
                                  "band); allocated by softmax"});
+}
+
+TEST_CASE("debug memory: damage is found while another thread asks what is held") {
+  DebugMemory memory(memory_resource(cpu));
+  const Stream stream(cpu, nullptr);
+  std::atomic<bool> done = false;
+  std::thread other([&] {
+    while (!done) memory.held();
+  });
+  constexpr int times = 3000;
+  for (int i = 0; i < times; ++i) {
+    void* const damaged = memory.allocate(100, stream);
+    static_cast<unsigned char*>(damaged)[100] = 0;
+    memory.deallocate(damaged, 100, stream);
+  }
+  done = true;
+  other.join();
+  CHECK(memory.take_findings().size() == times);
 }
 #endif
 

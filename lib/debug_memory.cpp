@@ -79,6 +79,23 @@ void set_bytes(std::byte* to, size_t bytes, uint8_t value, [[maybe_unused]] Stre
 
 size_t back_guard(size_t bytes) { return guard + (guard - bytes % guard) % guard; }
 
+/// Those of one operation together, the most bytes first.
+std::vector<HeldMemory> added_up(const std::vector<HeldMemory>& parts) {
+  std::map<std::string, HeldMemory> by_name;
+  for (const HeldMemory& part : parts) {
+    HeldMemory& of = by_name[part.operation];
+    of.operation = part.operation;
+    of.bytes += part.bytes;
+    of.allocations += part.allocations;
+  }
+  std::vector<HeldMemory> all;
+  all.reserve(by_name.size());
+  for (auto& [name, held] : by_name) all.push_back(std::move(held));
+  std::stable_sort(all.begin(), all.end(),
+                   [](const HeldMemory& a, const HeldMemory& b) { return a.bytes > b.bytes; });
+  return all;
+}
+
 }  // namespace
 
 DebugMemory::DebugMemory(MemoryResource& inner, bool loud) : inner_(inner), loud_(loud) {
@@ -172,7 +189,7 @@ std::vector<std::string> DebugMemory::take_findings() {
 }
 
 std::vector<HeldMemory> DebugMemory::held() const {
-  std::map<std::string, HeldMemory> by_name;
+  std::vector<HeldMemory> all;
   {
     const std::lock_guard lock(mutex_);
     const std::lock_guard name(names());
@@ -182,27 +199,25 @@ std::vector<HeldMemory> DebugMemory::held() const {
       const std::string operation = apart                 ? r.operation + " in " + r.within
                                     : r.operation.empty() ? r.within
                                                           : r.operation;
-      HeldMemory& of = by_name[operation];
-      of.operation = operation;
-      of.bytes += static_cast<int64_t>(r.bytes);
-      ++of.allocations;
+      all.push_back({operation, static_cast<int64_t>(r.bytes), 1});
     }
   }
-  std::vector<HeldMemory> all;
-  all.reserve(by_name.size());
-  for (auto& [name, held] : by_name) all.push_back(std::move(held));
-  std::stable_sort(all.begin(), all.end(),
-                   [](const HeldMemory& a, const HeldMemory& b) { return a.bytes > b.bytes; });
-  return all;
+  return added_up(all);
 }
 
 namespace {
 
-/// Those of the devices that are or were watched; never destroyed, since tensors may outlive main.
+/// Watches over a resource. Never destroyed: tensors free their memory there, after main too.
+struct Watch {
+  MemoryResource* inner;
+  std::unique_ptr<DebugMemory> memory;
+};
+
+/// Those of the devices that are or were watched.
 struct Watched {
   std::mutex mutex;
-  std::map<int, std::unique_ptr<DebugMemory>> memory;  ///< by the device's number, -1: the CPU
-  std::map<int, MemoryResource*> before;               ///< what set_memory_debug took the place of
+  std::map<int, std::vector<Watch>> watches;  ///< by the device's number, -1: the CPU
+  std::map<int, MemoryResource*> before;      ///< what set_memory_debug took the place of
 
   static Watched& all() {
     static auto* const watched = new Watched;
@@ -213,8 +228,13 @@ struct Watched {
 int number(Device device) { return device.is_cpu() ? -1 : device.index(); }
 Device device_of(int number) { return number < 0 ? Device::cpu() : Device::cuda(number); }
 
-std::string text_of(Device device, const std::vector<HeldMemory>& held) {
+/// What is held of a device's memory, whatever resources it is from.
+std::string text_of(Device device, const std::vector<Watch>& watches) {
   constexpr size_t most = 20;
+  std::vector<HeldMemory> held;
+  for (const Watch& watch : watches)
+    for (HeldMemory& of : watch.memory->held()) held.push_back(std::move(of));
+  held = added_up(held);
   std::string text;
   for (size_t i = 0; i < std::min(most, held.size()); ++i)
     text += format("  {} in {} of {}\n", in_units(held[i].bytes), held[i].allocations,
@@ -227,18 +247,30 @@ std::string text_of(Device device, const std::vector<HeldMemory>& held) {
 void report_held() {
   Watched& watched = Watched::all();
   const std::lock_guard lock(watched.mutex);
-  for (const auto& [device, memory] : watched.memory)
-    std::fprintf(stderr, "%s", text_of(device_of(device), memory->held()).c_str());
+  for (const auto& [device, watches] : watched.watches)
+    std::fprintf(stderr, "%s", text_of(device_of(device), watches).c_str());
 }
 
-/// That of a device, which is made of `inner` at the first call.
+/// The one over `inner`, which is made at the first call. Another resource has another: what was
+/// allocated goes back to where it is from.
 DebugMemory& watch(Device device, MemoryResource& inner) {
   Watched& watched = Watched::all();
   const std::lock_guard lock(watched.mutex);
-  if (watched.memory.empty()) std::atexit(report_held);
-  std::unique_ptr<DebugMemory>& memory = watched.memory[number(device)];
-  if (!memory) memory = std::make_unique<DebugMemory>(inner, true);
-  return *memory;
+  if (watched.watches.empty()) std::atexit(report_held);
+  std::vector<Watch>& watches = watched.watches[number(device)];
+  const auto found = std::ranges::find(watches, &inner, &Watch::inner);
+  if (found != watches.end()) return *found->memory;
+  return *watches.emplace_back(Watch{&inner, std::make_unique<DebugMemory>(inner, true)}).memory;
+}
+
+/// Whether it is one of these watches.
+bool is_watch(Device device, const MemoryResource& resource) {
+  Watched& watched = Watched::all();
+  const std::lock_guard lock(watched.mutex);
+  const auto found = watched.watches.find(number(device));
+  return found != watched.watches.end() &&
+         std::ranges::any_of(found->second,
+                             [&](const Watch& watch) { return watch.memory.get() == &resource; });
 }
 
 }  // namespace
@@ -246,10 +278,9 @@ DebugMemory& watch(Device device, MemoryResource& inner) {
 void set_memory_debug(Device device, bool on) {
   Watched& watched = Watched::all();
   MemoryResource& now = memory_resource(device);
-  DebugMemory& memory = watch(device, now);
-  if (on == (&now == &memory)) return;
+  if (on == is_watch(device, now)) return;
   if (on) {
-    MemoryResource* const before = set_memory_resource(device, &memory);
+    MemoryResource* const before = set_memory_resource(device, &watch(device, now));
     const std::lock_guard lock(watched.mutex);
     watched.before[number(device)] = before;
   } else {
@@ -270,8 +301,8 @@ std::string memory_report(Device device) {
       std::lround(share));
   Watched& watched = Watched::all();
   const std::lock_guard lock(watched.mutex);
-  const auto found = watched.memory.find(number(device));
-  if (found != watched.memory.end()) text += text_of(device, found->second->held());
+  const auto found = watched.watches.find(number(device));
+  if (found != watched.watches.end()) text += text_of(device, found->second);
   return text;
 }
 

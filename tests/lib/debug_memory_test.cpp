@@ -33,6 +33,17 @@ class Last final : public MemoryResource {
   int64_t poisoned = 0;
 };
 
+/// Counts what it has handed out.
+class Counting final : public MemoryResource {
+ public:
+  void* allocate(size_t bytes, Stream) override {
+    ++allocations;
+    return std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  }
+  void deallocate(void* pointer, size_t, Stream) noexcept override { std::free(pointer); }
+  int allocations = 0;
+};
+
 }  // namespace
 
 TEST_CASE("debug memory: what is held is told by the operation that allocated it") {
@@ -151,4 +162,29 @@ TEST_CASE("debug memory: it is switched on and off, and reports") {
   CHECK(memory_report(cpu).find("lamb") == std::string::npos);
   set_memory_debug(cpu, false);
   CHECK(&memory_resource(cpu) == &before);
+}
+
+TEST_CASE("debug memory: it watches the resource that is set as it is switched on") {
+  Counting first, second;
+  const auto watched = [](Counting& memory) {
+    const ResourceScope scope(cpu, memory);
+    set_memory_debug(cpu, true);
+    Tensor x;
+    {
+      const TraceRange operation("lion");
+      x = bytes(100);
+    }
+    set_memory_debug(cpu, false);
+    CHECK(&memory_resource(cpu) == &memory);
+    return x;
+  };
+  Tensor one = watched(first);
+  const Tensor other = watched(second);
+  CHECK(first.allocations == 1);
+  CHECK(second.allocations == 1);
+  CHECK(memory_report(cpu).find("200 bytes in 2 of lion\n") != std::string::npos);
+  one = Tensor();  // goes back to where it is from
+  one = watched(first);
+  CHECK(first.allocations == 2);
+  CHECK(second.allocations == 1);
 }

@@ -100,7 +100,11 @@ struct Account {
 constexpr size_t max_devices = 65;
 constinit Account accounts[max_devices];
 
-size_t slot(Device device) { return device.is_cpu() ? 0 : 1 + static_cast<size_t>(device.index()); }
+/// Those of no device, which negative numbers of GPUs are too, are behind all.
+size_t slot(Device device) {
+  if (device.is_cpu()) return 0;
+  return device.index() < 0 ? max_devices : 1 + static_cast<size_t>(device.index());
+}
 
 Account& account(Device device) {
   BS_CHECK(slot(device) < max_devices, "memory: device {} is out of range", device);

@@ -110,6 +110,16 @@ TEST_CASE("memory limit") {
   CHECK(memory_statistics(device).in_use == in_use + 1600);
 }
 
+TEST_CASE("memory of a device that there cannot be is not the host's") {
+  for (const int index : {-1, -2, 1000}) {
+    const Device none = Device::cuda(index);
+    const std::string text = format("memory: device {} is out of range", none);
+    CHECK_THROWS_WITH_AS(set_memory_limit(none, 100), text.c_str(), Error);
+    CHECK_THROWS_WITH_AS(memory_statistics(none), text.c_str(), Error);
+  }
+  CHECK(Tensor::empty({1000}, u8, Device::cpu()).numel() == 1000);
+}
+
 TEST_CASE("memory from a resource of the user's") {
   const int64_t before = memory_statistics(test_device()).in_use;
   FailingResource resource(2);

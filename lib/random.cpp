@@ -22,6 +22,13 @@ RandomState Generator::next() {
   return mine;
 }
 
+RandomState Generator::advance(uint64_t count, uint64_t seed) {
+  const std::scoped_lock lock(mutex_);
+  const RandomState first = state_;
+  if (first.seed == seed) state_.offset += count;
+  return first;
+}
+
 Generator& default_generator() {
   static Generator generator;
   return generator;

@@ -30,6 +30,9 @@ class Generator {
   void manual_seed(uint64_t seed) { set_state({seed, 0}); }
   /** @brief The sequence for one operation; the state moves on to the next. */
   RandomState next();
+  /** @brief The first of `count` sequences in a row, behind which the state moves. While the seed
+   *  is another than `seed`, the state stays and is returned. */
+  RandomState advance(uint64_t count, uint64_t seed);
 
  private:
   mutable std::mutex mutex_;

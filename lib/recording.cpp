@@ -85,13 +85,12 @@ RandomState Recording::draw(Generator& generator) {
     drawn.first = generator.state();
     drawn.shift = static_cast<const uint64_t*>(words_.data()) + word;
     actions_.push_back([this, &generator, &drawn, word] {
-      RandomState now = generator.state();
+      // In one step: another thread may draw meanwhile.
+      const RandomState now = generator.advance(drawn.count, drawn.first.seed);
       BS_CHECK(now.seed == drawn.first.seed,
                "graph: recorded with random numbers of seed {}, which is {} now", drawn.first.seed,
                now.seed);
       image_[word] = now.offset - drawn.first.offset;
-      now.offset += drawn.count;
-      generator.set_state(now);
     });
   }
   return {drawn.first.seed, drawn.first.offset + drawn.count++, drawn.shift};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 using namespace bs;
@@ -118,6 +119,31 @@ TEST_CASE("a recorded draw is the generator's next one at each replay") {
   recorded.manual_seed(6);
   CHECK_THROWS_WITH_AS(recording.refresh(),
                        "graph: recorded with random numbers of seed 5, which is 6 now", Error);
+}
+
+TEST_CASE("replays and other threads draw from one generator, and never the same") {
+  Generator generator(5);
+  Recording recording(cpu, {});
+  RandomState recorded;
+  {
+    const Recording::Scope scope(recording);
+    recorded = generator.next();
+    generator.next();
+  }
+  constexpr int times = 20000;
+  std::vector<uint64_t> drawn, beside;
+  std::thread other([&] {
+    for (int i = 0; i < times; ++i) beside.push_back(generator.next().sequence());
+  });
+  for (int i = 0; i < times; ++i) {
+    replay(recording);
+    for (const uint64_t more : {0UL, 1UL}) drawn.push_back(recorded.sequence() + more);
+  }
+  other.join();
+  drawn.insert(drawn.end(), beside.begin(), beside.end());
+  std::ranges::sort(drawn);
+  CHECK(std::ranges::adjacent_find(drawn) == drawn.end());
+  CHECK(generator.state().offset == 3 * times);
 }
 
 TEST_CASE("zeroed words of a recording lie where nothing else is written") {

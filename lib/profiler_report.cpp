@@ -104,8 +104,8 @@ std::string kernel_table(std::span<const DeviceEvent> events, int64_t most) {
   std::ranges::stable_sort(sorted, std::greater<>(), [](const auto& s) { return s.second.time; });
   std::string out = text("\n%-64s %9s %11s %8s %11s %9s\n", "on the GPU", "calls", "GPU ms",
                          "share", "mean us", "GB/s");
+  if (most > 0 && most < std::ssize(sorted)) sorted.resize(static_cast<size_t>(most));
   for (const auto& [name, sum] : sorted) {
-    if (most > 0 && most-- == 1) break;
     const auto time = static_cast<double>(sum.time);
     const double share = all > 0 ? 100 * time / static_cast<double>(all) : 0;
     std::string line = text(

@@ -105,6 +105,11 @@ TEST_CASE("activity: a profiler sees what a GPU does" *
   CHECK(from.contains("add"));
   CHECK(from.contains("matmul"));
   CHECK(std::ranges::any_of(events, [](const DeviceEvent& e) { return e.bytes == 12; }));
+  for (const int64_t most : {1, 2}) {
+    const std::string table = profiler.table({.rows = most});
+    const std::string kernels = table.substr(table.find("on the GPU"));
+    CHECK(std::ranges::count(kernels, '\n') == 1 + most);
+  }
   const auto rows = profiler.rows();
   const auto row = std::ranges::find(rows, "matmul", &ProfilerRow::name);
   REQUIRE(row != rows.end());

@@ -261,7 +261,9 @@ void dump(const Source& source, const std::string& identity, const Binary& binar
           std::string_view origin) {
   const std::string folder = environment("BS_JIT_DUMP");
   if (folder.empty()) return;
-  fs::create_directories(folder);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) BS_THROW(IoError, "BS_JIT_DUMP: {}: {}", folder, error.message());
   const std::string stem = folder + "/" + file_stem(source, identity);
   write_whole(stem + ".cu", source.code);
   write_whole(stem + ".cubin", binary.image);

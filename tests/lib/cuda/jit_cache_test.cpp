@@ -62,6 +62,15 @@ TEST_CASE("jit cache: what another user owns is neither used nor added to") {
   CHECK(files() == before);
 }
 
+TEST_CASE("jit cache: an error names the folder that takes no dumps") {
+  const test::Scratch scratch;
+  test::write_file(scratch / "file", "");
+  const std::string folder = scratch / "file/dump";
+  const Environment environment("BS_JIT_DUMP", folder);
+  CHECK_THROWS_WITH_AS(jit::dump(source, identity, binary, "made"),
+                       ("BS_JIT_DUMP: " + folder + ": Not a directory").c_str(), IoError);
+}
+
 // Run by the test below in a process of its own: a process sweeps once.
 TEST_CASE("jit cache worker" * doctest::skip()) { jit::store_cached(source, identity, binary); }
 

@@ -185,7 +185,10 @@ std::string file_stem(const Source& source, const std::string& identity) {
 }
 
 std::string cache_folder() {
-  if (std::string own = environment("BS_CACHE_DIR"); !own.empty()) return own;
+  if (std::string own = environment("BS_CACHE_DIR"); !own.empty()) {
+    while (own.size() > 1 && own.back() == '/') own.pop_back();  // the folder above has no slash
+    return own;
+  }
   if (const std::string xdg = environment("XDG_CACHE_HOME"); !xdg.empty()) return xdg + "/bs";
   if (const std::string home = environment("HOME"); !home.empty()) return home + "/.cache/bs";
   return "";

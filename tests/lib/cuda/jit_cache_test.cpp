@@ -4,6 +4,7 @@
 #include <bs/tests/support/environment.h>
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -60,6 +61,38 @@ TEST_CASE("jit cache: what another user owns is neither used nor added to") {
   jit::store_cached(other, identity, binary);
   jit::store_text("more", "4");
   CHECK(files() == before);
+}
+
+TEST_CASE("jit cache: where it is") {
+  const test::Scratch scratch;
+  Environment environment("BS_CACHE_DIR", "/a");
+  CHECK(jit::cache_folder() == "/a");
+  environment.set("BS_CACHE_DIR", "/a/b//");
+  CHECK(jit::cache_folder() == "/a/b");
+  environment.set("BS_CACHE_DIR", "/");
+  CHECK(jit::cache_folder() == "/");
+  environment.set("BS_CACHE_DIR", "");
+  environment.set("XDG_CACHE_HOME", "/b");
+  CHECK(jit::cache_folder() == "/b/bs");
+  environment.set("XDG_CACHE_HOME", "");
+  environment.set("HOME", "/c");
+  CHECK(jit::cache_folder() == "/c/.cache/bs");
+  environment.set("HOME", "");
+  CHECK(jit::cache_folder().empty());
+}
+
+TEST_CASE("jit cache: its folder is this user's alone, whatever the mask of modes") {
+  const test::Scratch scratch;
+  const mode_t mask = ::umask(002);
+  for (const char* const name : {"plain", "slash/", "above/slashes//"}) {
+    CAPTURE(name);
+    const std::string cache = scratch / name;
+    const Environment environment("BS_CACHE_DIR", cache);
+    jit::store_text("numbers", "1 2 3");
+    CHECK((fs::status(cache).permissions() & fs::perms::all) == fs::perms::owner_all);
+    CHECK(jit::load_text("numbers") == "1 2 3");
+  }
+  ::umask(mask);
 }
 
 TEST_CASE("jit cache: an error names the folder that takes no dumps") {

@@ -284,20 +284,6 @@ TEST_CASE("jit: a folder that cannot be written costs one warning") {
   CHECK(std::count(errors.begin(), errors.end(), '\n') == 1);
 }
 
-TEST_CASE("jit: where the cache is") {
-  const test::Scratch scratch;
-  Environment environment("BS_CACHE_DIR", "/a");
-  CHECK(jit::cache_folder() == "/a");
-  environment.set("BS_CACHE_DIR", "");
-  environment.set("XDG_CACHE_HOME", "/b");
-  CHECK(jit::cache_folder() == "/b/bs");
-  environment.set("XDG_CACHE_HOME", "");
-  environment.set("HOME", "/c");
-  CHECK(jit::cache_folder() == "/c/.cache/bs");
-  environment.set("HOME", "");
-  CHECK(jit::cache_folder().empty());
-}
-
 TEST_CASE("jit: dumps and recordings") {
   const test::Scratch scratch;
   Environment environment("BS_CACHE_DIR", scratch / "cache");

@@ -140,10 +140,10 @@ std::vector<jit::Recorded> wanted(const Options& o) {
   return all;
 }
 
-/// Compiles what the cache lacks; gives the number of kernels that would not.
-int build(const std::vector<jit::Recorded>& all, const Options& o) {
-  std::atomic<size_t> next = 0;
-  std::atomic<int> failed = 0;
+/// Compiles what the cache lacks; gives the number of kernels that are there then. The first that
+/// was compiled and not kept ends it: so would all others.
+size_t build(const std::vector<jit::Recorded>& all, const Options& o) {
+  std::atomic<size_t> next = 0, kept = 0;
   std::mutex output;
   const auto work = [&] {
     for (size_t i = next++; i < all.size(); i = next++) {
@@ -151,12 +151,16 @@ int build(const std::vector<jit::Recorded>& all, const Options& o) {
       const std::string name = source.name + " for " + jit::architecture(capability);
       try {
         const jit::Resources r = jit::cached(source, capability).resources;
+        if (!jit::load_cached(source, jit::identity(source, capability))) {
+          next = all.size();
+          BS_THROW(IoError, "compiled, but not kept in {}", jit::cache_folder());
+        }
+        ++kept;
         const std::lock_guard lock(output);
         if (!o.quiet)
           std::printf("%s: %d registers, %d bytes local, %d bytes shared\n", name.c_str(),
                       r.registers, r.local_bytes, r.shared_bytes);
       } catch (const std::exception& error) {
-        ++failed;
         const std::lock_guard lock(output);
         std::fprintf(stderr, "%s: %s\n", name.c_str(), error.what());
       }
@@ -165,7 +169,7 @@ int build(const std::vector<jit::Recorded>& all, const Options& o) {
   std::vector<std::thread> threads;
   for (size_t i = 0; i < std::min<size_t>(o.jobs, all.size()); ++i) threads.emplace_back(work);
   for (std::thread& thread : threads) thread.join();
-  return failed;
+  return kept;
 }
 
 }  // namespace
@@ -179,11 +183,10 @@ int main(int argc, char** argv) try {
   nvrtc();  // one error where it is not there, not one of each kernel
   const auto start = std::chrono::steady_clock::now();
   const std::vector<jit::Recorded> all = wanted(o);
-  const int failed = build(all, o);
+  const size_t kept = build(all, o);
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
-  std::printf("%zu kernels in %s, %.1f s\n", all.size() - static_cast<size_t>(failed),
-              jit::cache_folder().c_str(), time.count());
-  return failed == 0 ? 0 : 1;
+  std::printf("%zu kernels in %s, %.1f s\n", kept, jit::cache_folder().c_str(), time.count());
+  return kept == all.size() ? 0 : 1;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;

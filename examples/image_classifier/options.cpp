@@ -65,8 +65,14 @@ bool parse_options(int argc, char** argv, Options& options) {
   Line line(options);
   if (!line.parse(argc, argv)) return false;
   if (options.is_wide() && !options.resume) {
-    if (line.depth->count() == 0) options.depth = 16;
-    if (line.widen->count() == 0) options.widen = 2;
+    // As if they were given: a checkpoint keeps what options say.
+    const auto unless_given = [](CLI::Option& option, const char* value) {
+      if (option.count() > 0) return;
+      option.add_result(value);
+      option.run_callback();
+    };
+    unless_given(*line.depth, "16");
+    unless_given(*line.widen, "2");
   }
   check(options);
   line.keep();

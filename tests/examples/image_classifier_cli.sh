@@ -52,3 +52,8 @@ cmp sparse_whole/checkpoint.safetensors sparse_part/checkpoint.safetensors ||
 "$program" "${small[@]}" --model sparse-wrn --depth 10 --steps 10 --out wide >out 2>err ||
   fail "training a wide sparse model failed" err
 grep -q 'right with 1[0-9.]* % of the blocks' out || fail "a wide sparse model was not pruned" out
+# A wide model's own depth and width are a part of its checkpoint.
+"$program" "${small[@]}" --model wrn --steps 2 --out wrn >out 2>err ||
+  fail "training a wide model failed" err
+"$program" --resume wrn/checkpoint.safetensors --steps 3 >out 2>err ||
+  fail "a wide model was not resumed" err

@@ -11,8 +11,9 @@ volatile sig_atomic_t flag = 0;
 
 /// Does only what a signal handler may: write(2) and _exit(2) among it.
 void handle(int signal) {
-  // A reader that is gone raises SIGPIPE with every word that is written, the one below included.
-  if (flag != 0 && signal == SIGPIPE) return;
+  // A reader that is gone raises SIGPIPE with every word that is written, the one below included. A
+  // terminal that is closed raises SIGHUP, and so does its shell. Nobody asks again by either.
+  if (flag != 0 && (signal == SIGPIPE || signal == SIGHUP)) return;
   if (flag != 0) _exit(130);
   flag = 1;
   constexpr std::string_view text = "\nstopping after this step; Ctrl-C again stops at once\n";

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <new>
 #include <stdexcept>
 
@@ -274,15 +275,17 @@ struct LongOptions : RunOptions {
   int64_t steps = 10, eval_every = 10;
 };
 
-/// Is interrupted in its third step, with weights of `loss` then.
+/// Is interrupted in its third step by all of `signals`, with weights of `loss` then.
 struct InterruptedTrainer {
   struct Step {};
   double loss = 0;
+  std::vector<int> signals;
   int64_t steps = 0;
   bool saved = false;
   int64_t steps_done() const { return steps; }
   Step step() {
-    if (++steps == 3) ::raise(SIGINT);
+    if (++steps == 3)
+      for (const int signal : signals) ::raise(signal);
     return {};
   }
   void check() const { check_finite("held-out loss", loss, steps); }
@@ -291,13 +294,13 @@ struct InterruptedTrainer {
 
 /// What a run of ten steps does that is interrupted, in a process of its own: the signal stays
 /// seen.
-int status_of_interrupted(double loss) {
+int status_of_interrupted(double loss, const std::vector<int>& signals = {SIGINT}) {
   const pid_t child = ::fork();
   if (child == 0) {
     constexpr int nothing = 1, saved = 2, diverged = 3;
     LongOptions options;
     options.device = Device::cpu();
-    InterruptedTrainer trainer{.loss = loss};
+    InterruptedTrainer trainer{.loss = loss, .signals = signals};
     catch_interrupts();
     try {
       train(
@@ -317,4 +320,13 @@ int status_of_interrupted(double loss) {
 TEST_CASE("train: a run that is interrupted saves, but no weights that have diverged") {
   CHECK(status_of_interrupted(1.5) == 2);
   CHECK(status_of_interrupted(NAN) == 3);
+}
+
+TEST_CASE("train: only who asks a second time ends a run at once") {
+  // A terminal that is closed sends SIGHUP, and so does its shell.
+  CHECK(status_of_interrupted(1.5, {SIGHUP, SIGHUP, SIGHUP}) == 2);
+  CHECK(status_of_interrupted(1.5, {SIGTERM, SIGHUP}) == 2);
+  CHECK(status_of_interrupted(1.5, {SIGINT, SIGPIPE}) == 2);
+  CHECK(status_of_interrupted(1.5, {SIGINT, SIGINT}) == 130);
+  CHECK(status_of_interrupted(1.5, {SIGHUP, SIGTERM}) == 130);
 }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -27,8 +28,8 @@ Metrics metrics_of(const Json& line) {
   for (const auto& [name, value] : line.object()) {
     if (name == "step") {
       metrics.step = value.integer();
-    } else if (!value.is_null()) {
-      metrics.values.emplace_back(name, value.number());
+    } else {  // JSON has no other word for what is not finite
+      metrics.values.emplace_back(name, value.is_null() ? NAN : value.number());
     }
   }
   if (line.find("step") == nullptr) BS_THROW(IoError, "no member 'step'");

@@ -158,6 +158,18 @@ TEST_CASE("history: goes on after a step and drops what came later") {
   CHECK_THROWS_AS(History("/no/such/folder", 0), IoError);
 }
 
+TEST_CASE("history: numbers that were not finite are there again, as NaN") {
+  const test::Scratch scratch;
+  const std::string folder = scratch / "";
+  History(folder, 0).add({1, {{"loss", NAN}, {"rate", INFINITY}, {"scale", 2}}});
+  const History history(folder, 1);
+  REQUIRE(history.steps().size() == 1);
+  const Metrics& step = history.steps()[0];
+  CHECK(std::isnan(step.at("loss")));
+  CHECK(std::isnan(step.at("rate")));
+  CHECK(step.at("scale") == 2);
+}
+
 TEST_CASE("history: of a long run memory keeps some steps and evaluations, the file all") {
   const test::Scratch scratch;
   const std::string folder = scratch / "";

@@ -1,6 +1,8 @@
 #include <bs/examples/support/history.h>
 #include <bs/tests/fuzz/harness.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 using namespace bs;
@@ -19,8 +21,12 @@ BS_HARNESS(metrics) {
   });
   if (!taken) return;
   History history(folder, last);
-  const auto same = [](const example::Metrics& a, const example::Metrics& b) {
-    return a.step == b.step && a.values == b.values;
+  const auto alike = [](const auto& a, const auto& b) {
+    return a.first == b.first &&
+           (a.second == b.second || (std::isnan(a.second) && std::isnan(b.second)));
+  };
+  const auto same = [&](const example::Metrics& a, const example::Metrics& b) {
+    return a.step == b.step && std::ranges::equal(a.values, b.values, alike);
   };
   fuzz::require(std::ranges::equal(steps, history.steps(), same), "steps are what they were");
   fuzz::require(std::ranges::equal(evaluations, history.evaluations(), same),

@@ -1,6 +1,7 @@
 #include <bs/kernels/settings.h>
 
-#include <cstdlib>
+#include <bs/lib/environment.h>
+
 #include <mutex>
 
 namespace bs {
@@ -10,10 +11,10 @@ namespace {
 std::mutex mutex;
 
 Settings& current() {
-  static Settings all{.portable_products = std::getenv("BS_PORTABLE_PRODUCTS") != nullptr,
-                      .gathered_products = std::getenv("BS_GATHERED_PRODUCTS") != nullptr,
-                      .finite_operands = std::getenv("BS_FINITE_OPERANDS") != nullptr,
-                      .tune = std::getenv("BS_TUNE") != nullptr};
+  static Settings all{.portable_products = is_wished("BS_PORTABLE_PRODUCTS"),
+                      .gathered_products = is_wished("BS_GATHERED_PRODUCTS"),
+                      .finite_operands = is_wished("BS_FINITE_OPERANDS"),
+                      .tune = is_wished("BS_TUNE")};
   return all;
 }
 

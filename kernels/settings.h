@@ -4,7 +4,7 @@
 namespace bs {
 
 /** @brief Switches for tests and measurements, each off unless its variable is in the environment
- *  when a program first asks. */
+ *  when a program first asks. Empty and 0 mean off, too. */
 struct Settings {
   /// BS_PORTABLE_PRODUCTS: mma.sync for all block-sparse products, as GPUs without wgmma have them.
   bool portable_products = false;

@@ -3,6 +3,7 @@
 #include <bs/lib/check.h>
 #include <bs/lib/counted_memory.h>
 #include <bs/lib/debug_memory.h>
+#include <bs/lib/environment.h>
 #include <bs/lib/free_blocks.h>
 #include <bs/lib/out_of_memory.h>
 #include <bs/lib/peak_memory.h>
@@ -15,7 +16,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
-#include <string_view>
 #if BS_WITH_CUDA
 #include <bs/lib/cuda/pool.h>
 #endif
@@ -132,10 +132,7 @@ MemoryResource& plain_pool(Device device) {
 }
 
 MemoryResource& pool(Device device) {
-  static const bool watched = [] {
-    const char* const wish = std::getenv("BS_MEMORY_DEBUG");
-    return wish && std::string_view(wish) != "0";
-  }();
+  static const bool watched = is_wished("BS_MEMORY_DEBUG");
   MemoryResource& plain = plain_pool(device);
   return watched ? detail::watched_pool(device, plain) : plain;
 }

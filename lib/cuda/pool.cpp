@@ -101,10 +101,34 @@ struct DevicePool {
   OrderedPool pool;
 };
 
+/// A DeviceGuard that throws nothing, also where the driver is gone, as at exit.
+class QuietGuard {
+ public:
+  explicit QuietGuard(Device device) noexcept {
+    if (cuda_device_count() == 1) return;
+    int now = -1;
+    if (cudaGetDevice(&now) == cudaSuccess && now == device.index()) return;
+    if (now >= 0 && cudaSetDevice(device.index()) == cudaSuccess) {
+      previous_ = now;
+    } else {
+      cudaGetLastError();
+    }
+  }
+  QuietGuard(const QuietGuard&) = delete;
+  QuietGuard& operator=(const QuietGuard&) = delete;
+  ~QuietGuard() {
+    if (previous_ >= 0 && cudaSetDevice(previous_) != cudaSuccess) cudaGetLastError();
+  }
+
+ private:
+  int previous_ = -1;
+};
+
 }  // namespace
 
 void follow(Stream stream, Stream other) noexcept {
   if (stream == other) return;
+  const QuietGuard guard(other.device());  // which the event must be of, and the wait below
   cudaEvent_t event = nullptr;
   const bool queued =
       cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess &&
@@ -138,6 +162,7 @@ Stream pooled_stream(Device device) {
 }
 
 void set_bytes(void* pointer, unsigned char value, size_t bytes, Stream stream) {
+  const DeviceGuard guard(stream.device());
   BS_CUDA_CHECK(cudaMemsetAsync(pointer, value, bytes, static_cast<cudaStream_t>(stream.handle())));
 }
 

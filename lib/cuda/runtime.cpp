@@ -74,6 +74,7 @@ void copy(void* to, Device to_device, const void* from, Device from_device, size
 }
 
 void fill_zero(void* pointer, size_t bytes, Stream stream) {
+  const DeviceGuard guard(stream.device());
   BS_CUDA_CHECK(cudaMemsetAsync(pointer, 0, bytes, native(stream)));
 }
 

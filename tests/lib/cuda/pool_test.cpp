@@ -63,17 +63,18 @@ TEST_CASE("streams of the library are there as often as they are asked for" *
   CHECK(full({3}, 2.0, f32, device).select(0, 1).item() == 2);
 }
 
-TEST_CASE("memory recorded for another stream is not handed out before that has used it" *
-          doctest::skip(!test::test_device().is_cuda())) {
-  const Device device = test::test_device();
+namespace {
+
+/// Frees memory of `device` that a stream of it, which is held up, reads.
+void check_recorded(Device device) {
   const test::Unguarded memory(device);
   constexpr int64_t size = int64_t{1} << 20;
-  cudaStream_t handle = nullptr;
-  BS_CUDA_CHECK(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking));
-  const Stream other(device, handle);
+  const Stream other = next_stream(device);
+  auto* const handle = native(other);
   const Tensor y = Tensor::empty({size}, u8, device);
   Tensor x = Tensor::empty({size}, u8, device);
-  BS_CUDA_CHECK(cudaMemset(x.data(), 7, size));
+  set_bytes(x.data(), 7, size, current_stream(device));
+  synchronize(device);
   {
     test::HeldStream held(other);
     BS_CUDA_CHECK(cudaMemcpyAsync(y.data(), x.data(), size, cudaMemcpyDeviceToDevice, handle));
@@ -87,7 +88,19 @@ TEST_CASE("memory recorded for another stream is not handed out before that has 
   other.synchronize();
   const Tensor host = y.to(Device::cpu());
   CHECK(std::count(host.data<uint8_t>(), host.data<uint8_t>() + size, 7) == size);
-  BS_CUDA_CHECK(cudaStreamDestroy(handle));
+}
+
+}  // namespace
+
+TEST_CASE("memory recorded for another stream is not handed out before that has used it" *
+          doctest::skip(!test::test_device().is_cuda())) {
+  check_recorded(test::test_device());
+}
+
+TEST_CASE("nor is that of a GPU that is not the current one" *
+          doctest::skip(!test::test_device().is_cuda() || cuda_device_count() < 2)) {
+  const DeviceGuard current(Device::cuda(0));
+  check_recorded(Device::cuda(1));
 }
 
 TEST_CASE("memory that another stream has freed is waited for before an allocation fails" *

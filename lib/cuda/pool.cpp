@@ -45,13 +45,7 @@ class DeviceMemory final : public OrderedMemory {
     cudaGetLastError();
     return false;
   }
-  bool captured(Stream stream) noexcept override {
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    if (cudaStreamIsCapturing(native(stream), &status) == cudaSuccess)
-      return status != cudaStreamCaptureStatusNone;
-    cudaGetLastError();
-    return false;
-  }
+  bool captured(Stream stream) noexcept override { return goes_into_graph(stream); }
   void wait() override {
     const DeviceGuard guard(device_);
     const RelaxedCapture relaxed;
@@ -125,6 +119,14 @@ class QuietGuard {
 };
 
 }  // namespace
+
+bool goes_into_graph(Stream stream) noexcept {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(static_cast<cudaStream_t>(stream.handle()), &status) == cudaSuccess)
+    return status != cudaStreamCaptureStatusNone;
+  cudaGetLastError();
+  return false;
+}
 
 void follow(Stream stream, Stream other) noexcept {
   if (stream == other) return;

@@ -19,6 +19,9 @@ void set_bytes(void* pointer, unsigned char value, size_t bytes, Stream stream);
 /** @brief See bs::next_stream. */
 Stream pooled_stream(Device device);
 
+/** @brief Whether what is queued on `stream` goes into a graph; not where the stream is gone. */
+bool goes_into_graph(Stream stream) noexcept;
+
 /** @brief What comes next on `stream` waits for all that is on `other`, and no host does. */
 void follow(Stream stream, Stream other) noexcept;
 

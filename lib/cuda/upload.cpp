@@ -1,5 +1,6 @@
 #include <bs/lib/cuda/check.h>
 #include <bs/lib/cuda/launch.h>
+#include <bs/lib/cuda/pool.h>
 #include <bs/lib/cuda/runtime.h>
 #include <bs/lib/cuda/upload.h>
 
@@ -162,8 +163,29 @@ struct Milestone::Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
   ~Event() {
+    // Tables go with the milestone, back to the stream that made them: behind what others do. A
+    // capture would take the waits into its graph; the pool frees nothing into one.
+    if (!goes_into_graph(stream))
+      for (const Stream& user : users_)
+        if (!goes_into_graph(user)) follow(stream, user);
     if (cudaEventDestroy(event) != cudaSuccess) cudaGetLastError();  // at exit: no driver
   }
+  /// Whether the stream used the tables last, so that note() has nothing to do.
+  bool is_last(Stream user) const {
+    return last_user_.load(std::memory_order_relaxed) == user.handle();
+  }
+  /// Another stream than the one that made them uses the tables.
+  void note(Stream user) {
+    if (is_last(user)) return;
+    const std::lock_guard lock(mutex_);
+    if (std::ranges::find(users_, user) == users_.end()) users_.push_back(user);
+    last_user_.store(user.handle(), std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<void*> last_user_{stream.handle()};  // the maker is none, and null is a stream
+  std::mutex mutex_;
+  std::vector<Stream> users_;
 };
 
 Milestone::Milestone(Stream stream) {
@@ -175,7 +197,11 @@ Milestone::Milestone(Stream stream) {
 }
 
 void Milestone::wait(Stream stream) const {
-  if (!event_ || event_->stream == stream || event_->passed || is_captured(stream)) return;
+  if (!event_ || event_->stream == stream) return;
+  if (event_->passed && event_->is_last(stream)) return;
+  if (is_captured(stream)) return;
+  event_->note(stream);
+  if (event_->passed) return;
   // Another thread's capture of any of its streams would refuse the query, and be ended by it.
   const cudaError_t status = [&] {
     const RelaxedCapture relaxed;

@@ -32,7 +32,8 @@ Tensor upload(const Values& values, Device device) {
   return upload_words(std::as_bytes(std::span(values)), device);
 }
 
-/** @brief What is queued on a stream up to now, for other streams to wait for. */
+/** @brief What is queued on a stream up to now, for other streams to wait for. Its end lets the
+ *  stream wait for those that have: keep it behind the tables in a class, so that they go later. */
 class Milestone {
  public:
   Milestone() = default;

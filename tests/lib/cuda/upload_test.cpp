@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <vector>
 
@@ -117,4 +118,34 @@ TEST_CASE("a milestone is seen from other streams, and none is set in a capture"
   cudaGraph_t graph = nullptr;
   BS_CUDA_CHECK(cudaStreamEndCapture(other.handle, &graph));
   BS_CUDA_CHECK(cudaGraphDestroy(graph));
+}
+
+TEST_CASE("tables that go with their milestone stay until other streams have used them" *
+          doctest::skip(!test::test_device().is_cuda())) {
+  struct Tables {
+    Tensor words;
+    Milestone made;
+  };
+  const Device device = test::test_device();
+  const test::Unguarded memory(device);
+  constexpr int64_t size = int64_t{1} << 18;
+  const OtherStream other(device);
+  const Tensor y = Tensor::empty({size}, i32, device);
+  auto tables = std::make_unique<Tables>(
+      Tables{upload(std::vector<int32_t>(size, 7), device), Milestone(current_stream(device))});
+  synchronize(device);
+  tables->made.wait(current_stream(device));
+  {
+    test::HeldStream held(other.stream());
+    for (int i = 0; i < 2; ++i) tables->made.wait(other.stream());
+    BS_CUDA_CHECK(cudaMemcpyAsync(y.data(), tables->words.data(), y.bytes(),
+                                  cudaMemcpyDeviceToDevice, other.handle));
+    tables.reset();
+    const Tensor z = Tensor::empty({size}, i32, device);  // has the memory
+    fill_zero(z.data(), z.bytes(), current_stream(device));
+    CHECK(held.release());
+  }
+  synchronize(device);
+  const Tensor back = y.to(Device::cpu());
+  CHECK(std::count(back.data<int32_t>(), back.data<int32_t>() + size, 7) == size);
 }

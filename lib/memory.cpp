@@ -1,5 +1,6 @@
 #include <bs/lib/memory.h>
 
+#include <bs/lib/arena.h>
 #include <bs/lib/check.h>
 #include <bs/lib/counted_memory.h>
 #include <bs/lib/debug_memory.h>
@@ -131,6 +132,16 @@ MemoryResource& plain_pool(Device device) {
 #endif
 }
 
+#if BS_WITH_CUDA
+/// The stream that must wait for `user`, so that nobody gets memory of `from` before that has used
+/// it. An arena gives memory back on its own, which replays of what is recorded next wait for, too.
+/// A recording's stream serves only what is recorded, and is gone with its graph.
+Stream order_of(const MemoryResource& from, Stream stream, Stream user) noexcept {
+  const auto* const arena = dynamic_cast<const Arena*>(&from);
+  return arena && !cuda::goes_into_graph(user) ? arena->stream() : stream;
+}
+#endif
+
 MemoryResource& pool(Device device) {
   static const bool watched = is_wished("BS_MEMORY_DEBUG");
   MemoryResource& plain = plain_pool(device);
@@ -207,7 +218,7 @@ void free_bytes(void* pointer, size_t bytes, MemoryResource& from, Stream stream
     return;
   for ([[maybe_unused]] const Stream& user : detail::take_recorded(pointer, bytes)) {
 #if BS_WITH_CUDA
-    if (user.device().is_cuda()) cuda::follow(stream, user);
+    if (user.device().is_cuda()) cuda::follow(order_of(from, stream, user), user);
 #endif
   }
   from.deallocate(pointer, bytes, stream);

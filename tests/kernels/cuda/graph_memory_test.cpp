@@ -4,11 +4,14 @@
 #include <bs/kernels/fill.h>
 #include <bs/kernels/reduce.h>
 #include <bs/lib/graph.h>
+#include <bs/lib/record_stream.h>
 #include <bs/lib/stream_pool.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/guarded_memory.h>
 #include <bs/tests/support/streams.h>
 #include <doctest/doctest.h>
+
+#include <memory>
 
 using namespace bs;
 using namespace bs::test;
@@ -101,6 +104,36 @@ TEST_CASE("a replay follows the last one of any graph beside it, whatever their 
   CHECK(held.release());
   CHECK(b.item() == 60);
   CHECK(a.item() == 6);
+}
+
+TEST_CASE(
+    "a result recorded for another stream stays until that has used it, also without its graph" *
+    doctest::skip(!test_device().is_cuda())) {
+  const Unguarded memory(test_device());
+  const Stream other = next_stream(test_device());
+  const Tensor x = whole(3), y = whole(0);
+  mul(x, 10);  // kernels are loaded
+  for (const bool graph_first : {false, true}) {
+    CAPTURE(graph_first);
+    auto graph = std::make_unique<cuda::Graph>(test_device());
+    Tensor result;
+    graph->capture([&] { result = mul(x, 10); });
+    graph->replay();
+    synchronize(test_device());
+    {
+      HeldStream held(other);
+      BS_CUDA_CHECK(cudaMemcpyAsync(y.data(), result.data(), bytes, cudaMemcpyDeviceToDevice,
+                                    cuda::native(other)));
+      record_stream(result, other);
+      if (graph_first) graph.reset();
+      result = Tensor();
+      graph.reset();
+      const Tensor next = whole(7);  // has the memory
+      CHECK(held.release());
+    }
+    synchronize(test_device());
+    CHECK(mean(y).item() == 30);
+  }
 }
 
 TEST_CASE("a graph is refused the memory of another device" *

@@ -36,7 +36,18 @@ FeatureStatistics statistics_of(std::span<const Frames> recordings) {
   return result;
 }
 
+void detail::check_masks(const char* op, const SpecAugmentOptions& o) {
+  BS_CHECK(o.frequency_masks >= 0 && o.frequency_width >= 0 && o.time_masks >= 0,
+           "{}: {} masks of {} features and {} masks of frames, expected 0 or more", op,
+           o.frequency_masks, o.frequency_width, o.time_masks);
+  BS_CHECK(o.time_share >= 0 && o.time_share <= 1, "{}: a time_share of {} is not within [0, 1]",
+           op, o.time_share);
+}
+
 void spec_augment(Frames& frames, const SpecAugmentOptions& o, Draws& draws) {
+  detail::check_masks("spec_augment", o);
+  BS_CHECK(frames.are_whole(), "spec_augment: {} numbers are no rows of {} features",
+           frames.values.size(), frames.width);
   const int64_t count = frames.count();
   for (int mask = 0; mask < o.frequency_masks; ++mask) {
     const int64_t size = draws.below(std::min<int64_t>(o.frequency_width, frames.width) + 1);

@@ -20,14 +20,21 @@ struct SpecAugmentOptions {
   int frequency_masks = 2;
   int frequency_width = 20;  ///< features hidden by a mask, at most
   int time_masks = 10;
-  double time_share = 0.03;  ///< of the recording, hidden by a mask at most
+  double time_share = 0.03;  ///< of the recording, hidden by a mask at most; from 0 to 1
 };
-/** @brief Sets the masked features, and the masked frames, to 0: the mean of normalised ones. */
+/** @brief Sets the masked features, and the masked frames, to 0: the mean of normalised ones.
+ *  @throws Error for options out of range, or values that are no whole frames. */
 void spec_augment(Frames& frames, const SpecAugmentOptions& options, Draws& draws);
 
 /** @brief `stack` frames side by side, a new stack every `stride` frames; frames at the end that
  *  fill no stack are dropped. @throws Error unless both are positive. */
 Frames stack_frames(const Frames& frames, int stack, int stride);
+
+namespace detail {
+/** @brief Throws an Error naming `op` for counts or widths below 0, and a share outside of [0, 1].
+ */
+void check_masks(const char* op, const SpecAugmentOptions& options);
+}  // namespace detail
 
 struct SpeechFeatureOptions {
   LogMelOptions mel = {};

@@ -94,6 +94,7 @@ SpeechLoader::SpeechLoader(std::shared_ptr<const Utterances> utterances, SpeechF
   BS_CHECK(o.augment.slowest <= o.augment.fastest, "speech_loader: speeds from {} to {}",
            o.augment.slowest, o.augment.fastest);
   check("speech_loader", o.padding);
+  if (o.augment.masks) detail::check_masks("speech_loader", o.augment.spec);
   by_length_.resize(utterances_->size());
   std::iota(by_length_.begin(), by_length_.end(), 0);
   std::ranges::stable_sort(by_length_, {}, [&](int64_t i) {

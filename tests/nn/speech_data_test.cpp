@@ -188,3 +188,37 @@ TEST_CASE("speech_loader: without augmentation the features are those of the rec
     CHECK(values(loader.next().features) == expected);
   }
 }
+
+TEST_CASE("spec_augment: masks stay within the recording, others are refused") {
+  for (const double share : {0.0, 0.5, 1.0})
+    for (const int width : {0, 3, 100}) {
+      data::Frames frames{.width = 8, .values = std::vector<float>(8 * 10, 1.0F)};
+      data::Draws draws(3, 1);
+      data::spec_augment(frames, {.frequency_width = width, .time_share = share}, draws);
+      REQUIRE(frames.values.size() == 80);
+      CHECK(std::ranges::all_of(frames.values, [](float v) { return v == 0 || v == 1; }));
+    }
+  data::Frames frames{.width = 8, .values = std::vector<float>(8 * 10, 1.0F)};
+  const auto refuses = [&](const data::SpecAugmentOptions& options, const char* text) {
+    data::Draws draws(1, 1);
+    CHECK_THROWS_WITH_AS(data::spec_augment(frames, options, draws),
+                         (std::string("spec_augment: ") + text).c_str(), Error);
+    CHECK_THROWS_WITH_AS(data::SpeechLoader(utterances(2), features(),
+                                            {.augment = {.masks = true, .spec = options}}),
+                         (std::string("speech_loader: ") + text).c_str(), Error);
+    CHECK(std::ranges::count(frames.values, 1.0F) == 80);
+  };
+  refuses({.time_share = 3}, "a time_share of 3 is not within [0, 1]");
+  refuses({.time_share = -0.5}, "a time_share of -0.5 is not within [0, 1]");
+  refuses({.time_share = std::numeric_limits<double>::quiet_NaN()},
+          "a time_share of nan is not within [0, 1]");
+  refuses({.frequency_masks = -1},
+          "-1 masks of 20 features and 10 masks of frames, expected 0 or more");
+  refuses({.frequency_width = -3},
+          "2 masks of -3 features and 10 masks of frames, expected 0 or more");
+  refuses({.time_masks = -2}, "2 masks of 20 features and -2 masks of frames, expected 0 or more");
+  frames.values.pop_back();
+  data::Draws draws(1, 1);
+  CHECK_THROWS_WITH_AS(data::spec_augment(frames, {}, draws),
+                       "spec_augment: 79 numbers are no rows of 8 features", Error);
+}

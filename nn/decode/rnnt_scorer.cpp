@@ -65,6 +65,8 @@ PredictionPtr RNNTScorer::next(const PredictionPtr& state, int64_t token) const 
 }
 
 std::vector<float> RNNTScorer::logits(int64_t frame, const PredictionPtr& state) const {
+  BS_CHECK(frame >= 0 && frame < frames(), "rnnt_scorer: logits of frame {}, but there are {}",
+           frame, frames());
   const NoGrad no_grad;
   const auto& before = dynamic_cast<const RNNTPrediction&>(*state);
   const Tensor logits = model_.joint(encoded_[static_cast<size_t>(frame)], before.g).data();

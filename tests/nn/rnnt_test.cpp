@@ -248,6 +248,10 @@ TEST_CASE("decode::RNNTScorer: pieces of any size give the frames of the whole")
   }
   CHECK_THROWS_WITH_AS(whole.append(x.slice(1, 0, 5)),
                        "rnnt_scorer: features [11, 5], expected [frames, 6]", Error);
+  CHECK_THROWS_WITH_AS(whole.logits(6, state), "rnnt_scorer: logits of frame 6, but there are 6",
+                       Error);
+  CHECK_THROWS_WITH_AS(whole.logits(-1, state), "rnnt_scorer: logits of frame -1, but there are 6",
+                       Error);
 }
 
 TEST_CASE("nn::RNNT refuses what does not fit") {

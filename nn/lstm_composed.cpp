@@ -12,11 +12,11 @@
 #include <bs/autograd/tape.h>
 #include <bs/autograd/view.h>
 #include <bs/autograd/where.h>
-#include <bs/kernels/arange.h>
 #include <bs/kernels/binary.h>
 #include <bs/kernels/compare.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/kernels/lstm_check.h>
 #include <bs/kernels/random.h>
 #include <bs/kernels/unary.h>
 
@@ -53,11 +53,14 @@ class Composed {
         device_(x.device()) {
     recurrent_ = block(d.weights.hh);
     if (d.weights.hr.defined()) projection_ = block(d.weights.hr);
-    input_ = d.input.defined() ? d.input : linear(block(x), block(d.weights.ih));
+    if (lengths.defined()) {
+      bs::detail::check_lengths("lstm", x.data(), lengths);
+      active_ = steps_within(lengths, x.data());
+    }
+    input_ = d.input.defined() ? within(d.input) : linear(block(within(x)), block(d.weights.ih));
     if (norms.ih.defined()) input_ = layer_norm(input_, norms.ih, {});
     for (const Variable& bias : {d.weights.bias_ih, d.weights.bias_hh})
       if (bias.defined()) input_ = input_ + coarse(bias);
-    if (lengths.defined()) active_ = active(lengths);
     const LSTMRule& r = d.rule;
     if (!r.expected && r.zoneout_hidden > 0)
       keep_h_ = bernoulli(r.zoneout_hidden, {steps_, batch_, width_}, boolean, device_, generator);
@@ -91,12 +94,8 @@ class Composed {
     return coarse(d_.rule.hard ? bounded(z, 1, 0, -1, 1) : tanh(z));
   }
 
-  /// [steps, batch, 1]: whether a sequence goes on.
-  Tensor active(const Tensor& lengths) const {
-    const Tensor limits = lengths.view({1, batch_, 1});
-    const Tensor t = arange(0, static_cast<double>(steps_), 1, i64).view({steps_, 1, 1});
-    return lt(t, limits).to(device_);
-  }
+  /// Zeros beyond a sequence's length: 0 times what else might stand there need not be 0.
+  Variable within(const Variable& v) const { return active_.defined() ? where(active_, v, 0) : v; }
 
   Variable recurrent(const Variable& h) const {
     if (!d_.weights.layout) return linear(block(h), recurrent_);
@@ -139,7 +138,8 @@ class Composed {
   int64_t steps_, batch_, cells_, width_;
   Device device_;
   Variable recurrent_, projection_, input_;
-  Tensor active_, keep_h_, keep_c_;
+  Tensor active_;  ///< [steps, batch, 1]: whether a sequence goes on; undefined: all do
+  Tensor keep_h_, keep_c_;
 };
 
 }  // namespace

@@ -19,7 +19,9 @@ struct LSTMNorms {
  *  @param[in] quantize block floating point for weights, x and h where they are multiplied (blocks
  *    of 8 along the sums, 8 bits). Biases, sums, gates, c and h are rounded to bf16. Gradients pass
  *    the roundings.
- *  @param[in] generator what zoneout is drawn from */
+ *  @param[in] lengths as lstm takes them; what stands beyond them reaches no result or gradient
+ *  @param[in] generator what zoneout is drawn from
+ *  @throws Error for lengths that do not fit x. */
 LSTMStates composed_lstm(const Variable& x, const LSTMDirectionVariables& direction,
                          const Tensor& lengths, const LSTMNorms& norms, bool quantize,
                          Generator& generator);

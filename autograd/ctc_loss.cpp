@@ -10,7 +10,9 @@ Variable ctc_loss(const Variable& x, const Tensor& targets, const Tensor& input_
   return tape().record(
       "ctc_loss", {x}, result.loss,
       [x = SavedTensor(x.data()), input_lengths = SavedTensor(input_lengths),
-       target_lengths = SavedTensor(target_lengths), result, options](const Tensor& dloss) {
+       target_lengths = SavedTensor(target_lengths), targets = SavedTensor(result.targets), result,
+       options](const Tensor& dloss) {
+        static_cast<void>(targets.get());  // result.targets may be the caller's own
         return Grads{ctc_loss_backward(x, input_lengths, target_lengths, result, dloss, options)};
       });
 }

@@ -1,4 +1,5 @@
 #include <bs/autograd/gru.h>
+#include <bs/autograd/saved_tensor.h>
 
 namespace bs {
 
@@ -10,9 +11,10 @@ std::vector<RecurrentStates> gru(const Variable& x,
       [&](const Tensor& in, std::span<const RecurrentDirection> given) {
         return gru(in, given, lengths);
       },
-      [lengths](const Tensor& in, std::span<const RecurrentDirection> given,
-                std::span<const RecurrentResult> results,
-                std::span<const RecurrentUpstream> upstream, RecurrentWants wants) {
+      [lengths = SavedTensor(lengths)](const Tensor& in, std::span<const RecurrentDirection> given,
+                                       std::span<const RecurrentResult> results,
+                                       std::span<const RecurrentUpstream> upstream,
+                                       RecurrentWants wants) {
         return gru_backward(in, given, lengths, results, upstream, wants);
       });
 }

@@ -82,11 +82,12 @@ std::vector<LSTMStates> record(const char* name, const Variable& x,
     if (given[i].input.defined()) given[i].input = results[i].gates;
   std::vector<Tensor> outputs;
   for (const LSTMResult& r : results) list_states(r, outputs);
+  saved.insert(saved.end(), outputs.begin(), outputs.end());  // backward reads their memory
   const std::vector<Variable> recorded = tape().record_many(
       name, inputs, outputs,
-      [x = x.data(), inputs_saved = SavedInputs(saved), given, lengths, results, wants,
-       backward](const Grads& dys) {
-        inputs_saved.check();
+      [x = x.data(), watched = SavedInputs(saved), given, lengths = SavedTensor(lengths), results,
+       wants, backward](const Grads& dys) {
+        watched.check();
         std::vector<LSTMUpstream> upstream;
         for (size_t i = 0; i < given.size(); ++i)
           upstream.push_back(upstream_of(states_of(dys, i)));

@@ -1,4 +1,5 @@
 #include <bs/autograd/rnn.h>
+#include <bs/autograd/saved_tensor.h>
 
 namespace bs {
 
@@ -10,9 +11,10 @@ std::vector<RecurrentStates> rnn(const Variable& x,
       [&](const Tensor& in, std::span<const RecurrentDirection> given) {
         return rnn(in, given, nonlinearity, lengths);
       },
-      [nonlinearity, lengths](const Tensor& in, std::span<const RecurrentDirection> given,
-                              std::span<const RecurrentResult> results,
-                              std::span<const RecurrentUpstream> upstream, RecurrentWants wants) {
+      [nonlinearity, lengths = SavedTensor(lengths)](
+          const Tensor& in, std::span<const RecurrentDirection> given,
+          std::span<const RecurrentResult> results, std::span<const RecurrentUpstream> upstream,
+          RecurrentWants wants) {
         return rnn_backward(in, given, nonlinearity, lengths, results, upstream, wants);
       });
 }

@@ -15,13 +15,15 @@ Variable transducer_joint(const Variable& f, const Variable& g, const Tensor& lo
   Tensor kept;
   const Tensor h =
       transducer_joint(f.data(), g.data(), logit_lengths, target_lengths, options, state, &kept);
-  return tape().record("transducer_joint", {f, g}, h,
-                       [x = SavedTensor(f.data()), y = SavedTensor(g.data()), logit_lengths,
-                        target_lengths, options, kept](const Tensor& dh) {
-                         const auto [df, dg] = transducer_joint_backward(
-                             x, y, dh, logit_lengths, target_lengths, options, kept);
-                         return Grads{df, dg};
-                       });
+  return tape().record(
+      "transducer_joint", {f, g}, h,
+      [x = SavedTensor(f.data()), y = SavedTensor(g.data()),
+       logit_lengths = SavedTensor(logit_lengths), target_lengths = SavedTensor(target_lengths),
+       options, kept](const Tensor& dh) {
+        const auto [df, dg] =
+            transducer_joint_backward(x, y, dh, logit_lengths, target_lengths, options, kept);
+        return Grads{df, dg};
+      });
 }
 
 Variable transducer_joint(const Variable& f, const Variable& g, const Tensor& logit_lengths,

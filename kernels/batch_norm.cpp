@@ -62,10 +62,13 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& 
   BS_CHECK(running.momentum <= 1 && (running.momentum >= 0 || running.batches.defined()),
            "{}: momentum {} is not in [0, 1]; a plain average needs the number of batches", op,
            running.momentum);
-  if (running.batches.defined())
+  if (running.batches.defined()) {
     BS_CHECK(running.batches.dtype() == i64 && running.batches.numel() == 1,
              "{}: the number of batches is {} {}", op, running.batches.dtype(),
              running.batches.shape());
+    BS_CHECK(running.batches.device() == x.device(), "{}: the number of batches is on {}, x on {}",
+             op, running.batches.device(), x.device());
+  }
   const Tensor in = dense_image(x);
   const ChannelStatistics to{.mean = empty_statistic(x),
                              .rstd = empty_statistic(x),

@@ -385,4 +385,10 @@ TEST_CASE("batch_norm says what is wrong") {
                     "batch_norm: x [1, 3, 1, 1] has one element a channel, which has no variance");
   CHECK_THROWS_WITH(batch_norm(x, {}, {}, {}, {}, x.slice(3, 0, 2)),
                     "batch_norm: shapes [2, 3, 4, 4] and [2, 3, 4, 2] differ");
+  CHECK_THROWS_WITH(
+      batch_norm(x, {}, {}, {.mean = {}, .var = {}, .batches = zeros({2}, i64, test_device())}),
+      "batch_norm: the number of batches is i64 [2]");
+  if (test_device().is_cuda())
+    CHECK_THROWS_WITH(batch_norm(x, {}, {}, {.mean = {}, .var = {}, .batches = zeros({}, i64)}),
+                      doctest::Contains("batch_norm: the number of batches is on cpu, x on cuda"));
 }

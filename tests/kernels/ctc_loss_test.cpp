@@ -219,17 +219,32 @@ TEST_CASE("ctc_loss and lengths or labels out of range") {
       CHECK_THROWS_WITH_AS(loss_of(x.tensor(f32, test_device()), c), message, Error);
       return;
     }
-    const Reference loss = Reference::of(loss_of(x.tensor(f32, test_device()), c).data());
+    const Variable v(x.tensor(f32, test_device()), true);
+    const Variable result = loss_of(v, c);
+    const Reference loss = Reference::of(result.data());
     CHECK(std::isfinite(loss[0]));
     CHECK(std::isnan(loss[1]));
+    result.backward(full({2}, 1, f32, test_device()));
+    const Reference gradient = Reference::of(v.grad());
+    double of_first = 0;
+    for (int64_t t = 0; t < 4; ++t)
+      for (int64_t k = 0; k < 3; ++k) {
+        of_first += std::abs(gradient.at({t, 0, k}));
+        CHECK(gradient.at({t, 1, k}) == 0);
+      }
+    CHECK(of_first > 0);
   };
-  c.inputs[1] = 5;
-  refused("ctc_loss: input_lengths[1] is 5, outside of [0, 4]");
-  c.inputs[1] = 4;
-  c.targets[1][0] = 3;
-  refused("ctc_loss: target 0 of utterance 1 is 3, outside of [0, 3) or the blank");
-  c.targets[1][0] = 0;
-  refused("ctc_loss: target 0 of utterance 1 is 0, outside of [0, 3) or the blank");
+  for (const bool logits : {false, true}) {
+    c.options.logits = logits;
+    c.targets[1][0] = 2;
+    c.inputs[1] = 5;
+    refused("ctc_loss: input_lengths[1] is 5, outside of [0, 4]");
+    c.inputs[1] = 4;
+    c.targets[1][0] = 3;
+    refused("ctc_loss: target 0 of utterance 1 is 3, outside of [0, 3) or the blank");
+    c.targets[1][0] = 0;
+    refused("ctc_loss: target 0 of utterance 1 is 0, outside of [0, 3) or the blank");
+  }
 }
 
 TEST_CASE("ctc_loss refuses what does not fit") {

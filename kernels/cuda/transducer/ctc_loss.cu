@@ -41,6 +41,7 @@ struct Batch {
   __device__ int64_t class_of(int64_t b, int s) const {
     return s % 2 == 0 ? blank : targets[b * labels + s / 2];
   }
+  __device__ bool is_label(int64_t k) const { return k >= 0 && k < classes && k != blank; }
   /// Whether a path may go from state s - 2 to s.
   __device__ bool skips(int64_t b, int s) const {
     return s % 2 == 1 && s >= 3 && class_of(b, s) != class_of(b, s - 2);
@@ -107,14 +108,15 @@ __global__ void emission_kernel(const T* x, Batch batch, wide<T>* lse, wide<T>* 
   W* to = emissions + row * (batch.labels + 1);
   for (int u = threadIdx.x; u <= batch.labels_of(b); u += 32) {
     const int64_t k = u == 0 ? batch.blank : batch.class_of(b, 2 * u - 1);
-    const bool known = k >= 0 && k < batch.classes && (u == 0 || k != batch.blank);
+    const bool known = u == 0 || batch.is_label(k);
     to[u] = known ? widen(from[k]) - log_sum : W(NAN);
   }
 }
 
 /// Sums over paths of one utterance, onward by one block and back by another. A thread has K
 /// states, a block apart; two rows of states lie in shared memory in turn. Each thread copies its
-/// own probabilities to a ring there long before they are needed.
+/// own probabilities to a ring there long before they are needed. An utterance whose lengths or
+/// labels do not fit has a total of zero, so that its gradient is zero.
 template <class W, int K>
 __global__ void __launch_bounds__(most_threads)
     lattice_kernel(const W* emissions, Batch batch, Tables<W> tables, W* losses,
@@ -123,7 +125,11 @@ __global__ void __launch_bounds__(most_threads)
   extern __shared__ __align__(16) unsigned char memory[];
   const int64_t b = blockIdx.x;
   const bool onward = blockIdx.y == 0;
-  const bool fits = batch.fits(b);
+  bool known = batch.fits(b);
+  const int own_labels = known ? batch.labels_of(b) : 0;
+  for (int u = threadIdx.x; u < own_labels; u += blockDim.x)
+    known = known && batch.is_label(batch.class_of(b, 2 * u + 1));
+  const bool fits = __syncthreads_and(known) != 0;
   const int frames = fits ? batch.inputs_of(b) : 0;
   const int states = fits ? 2 * batch.labels_of(b) + 1 : 1;
   const int64_t stride = 2 * batch.labels + 1;
@@ -263,7 +269,7 @@ __global__ void __launch_bounds__(gradient_threads)
   if (threadIdx.x == 0) to[batch.blank] = narrow<T>(scale * (probability(batch.blank) - blank));
   for (int u = threadIdx.x; u < labels; u += blockDim.x) {
     const int64_t label = batch.class_of(b, 2 * u + 1);
-    if (label < 0 || label >= batch.classes || label == batch.blank) continue;
+    if (!batch.is_label(label)) continue;
     const int64_t here = b * batch.labels;
     if (later[here + u]) continue;
     W sum = 0;

@@ -95,8 +95,8 @@ CtcLossResult ctc_loss(const Tensor& x, const Tensor& targets, const Tensor& inp
   CtcLossResult result;
   result.targets = targets.rank() == 1 ? padded(op, targets, target_lengths) : contiguous(targets);
   const int64_t labels = result.targets.size(1);
-  BS_CHECK(BS_ASK(x.device(), takes_labels, labels), "{}: {} labels, on CUDA at most 2047", op,
-           labels);
+  const int64_t most = BS_ASK(x.device(), most_labels, x.device(), dtype);
+  BS_CHECK(labels <= most, "{}: {} labels, on this GPU at most {} in {}", op, labels, most, dtype);
   const Tensor losses = Tensor::empty({batch}, dtype, x.device());
   result.loss = given.reduction == Reduction::none ? losses : Tensor::empty({}, dtype, x.device());
   if (given.logits) result.lse = Tensor::empty({frames, batch}, dtype, x.device());

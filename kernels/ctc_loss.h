@@ -32,9 +32,10 @@ struct CtcLossResult {
  *  which the host waits for a device; not the blank
  *  @param[in] input_lengths [batch] frames of each utterance, i64 or i32
  *  @param[in] target_lengths [batch] labels of each utterance, i64 or i32
- *  @throws Error for shapes and dtypes that do not fit, and on CUDA for more than 2047 labels. On
- *  the CPU also for lengths and labels out of range. On CUDA, which the host does not wait for, the
- *  loss of such an utterance is NaN and its gradient zero.
+ *  @throws Error for shapes and dtypes that do not fit, and on CUDA for more than 2047 labels: 1071
+ *  in f64 where a block has 99 KB of shared memory. On the CPU also for lengths and labels out of
+ *  range. On CUDA, which the host does not wait for, the loss of such an utterance is NaN and its
+ *  gradient zero.
  *
  *  An utterance of too few frames for its labels has an infinite loss. Its gradient is zero, where
  *  PyTorch's is NaN, unless zero_infinity is set. NaN in what an utterance reads makes its loss
@@ -60,6 +61,6 @@ BS_BACKENDS(void ctc_loss(const Tensor& x, const Tensor& input_lengths,
                                    const Tensor& target_lengths, const CtcLossResult& result,
                                    const Tensor& dloss, const Tensor& dx,
                                    const CtcLossOptions& options, Stream stream);
-            bool takes_labels(int64_t labels))
+            int64_t most_labels(Device device, DType dtype))
 
 }  // namespace bs

@@ -1,6 +1,8 @@
 #include <bs/kernels/ctc_loss.h>
+#include <bs/kernels/cuda/transducer/ctc_plan.h>
 #include <bs/kernels/scaled.h>
 #include <bs/lib/cuda/grid.h>
+#include <bs/lib/cuda/runtime.h>
 #include <bs/kernels/cuda/device/ptx/async_copy.cuh>
 #include <bs/kernels/cuda/device/tile/running_sum.cuh>
 #include <bs/kernels/cuda/integers.cuh>
@@ -16,16 +18,8 @@ using device::narrow;
 using device::wide;
 using device::widen;
 
-constexpr int most_states_each = 4;    ///< of a thread of the lattice
-constexpr int most_threads = 1024;     ///< of a block of the lattice
 constexpr int gradient_threads = 128;  ///< of a row of the gradient
 constexpr int link_threads = 1024;     ///< of an utterance's labels
-
-/// Frames whose probabilities are on their way while one is added up, with K states of a thread.
-template <class W, int K>
-inline constexpr int ahead = K == 1           ? 8
-                             : sizeof(W) == 4 ? 4
-                                              : 2;
 
 /// Sizes, lengths and labels of a batch.
 struct Batch {
@@ -115,10 +109,10 @@ __global__ void emission_kernel(const T* x, Batch batch, wide<T>* lse, wide<T>* 
 
 /// Sums over paths of one utterance, onward by one block and back by another. A thread has K
 /// states, a block apart; two rows of states lie in shared memory in turn. Each thread copies its
-/// own probabilities to a ring there long before they are needed. An utterance whose lengths or
-/// labels do not fit has a total of zero, so that its gradient is zero.
-template <class W, int K>
-__global__ void __launch_bounds__(most_threads)
+/// own probabilities to a ring there `depth` frames before they are needed. An utterance whose
+/// lengths or labels do not fit has a total of zero, so that its gradient is zero.
+template <class W, int K, int depth>
+__global__ void __launch_bounds__(CtcPlan::most_threads)
     lattice_kernel(const W* emissions, Batch batch, Tables<W> tables, W* losses,
                    bool zero_infinity) {
   using S = Scaled<W>;
@@ -142,7 +136,6 @@ __global__ void __launch_bounds__(most_threads)
     const int from = onward ? s : s + 2;  // skips is of the state that is skipped to
     skips[k] = from < states && batch.skips(b, from);
   }
-  constexpr int depth = ahead<W, K>;
   const auto place = [&](int step, int k) {
     return ring + (static_cast<unsigned>(step) % depth * K + k) * blockDim.x + threadIdx.x;
   };
@@ -278,18 +271,22 @@ __global__ void __launch_bounds__(gradient_threads)
   }
 }
 
-/// Calls f(states of a thread, threads) for a lattice of so many states.
-template <class F>
-void visit_states(int64_t states, F&& f) {
-  const int64_t threads = std::min<int64_t>(ceil_div(states, 32) * 32, most_threads);
-  const auto count = static_cast<unsigned>(threads);
-  if (states <= threads) return f(std::integral_constant<int, 1>{}, count);
-  f(std::integral_constant<int, most_states_each>{}, count);
+/// Calls f<states of a thread, frames ahead>() as the plan says.
+template <class W, class F>
+void visit_plan(const CtcPlan& plan, F&& f) {
+  constexpr int word = sizeof(W), most = CtcPlan::most_each;
+  if (plan.each == 1) return f.template operator()<1, CtcPlan::far_ahead(1, word)>();
+  if (plan.ahead == 1) return f.template operator()<most, 1>();
+  f.template operator()<most, CtcPlan::far_ahead(most, word)>();
 }
+
+int64_t shared_memory(Device device) { return device_properties(device).shared_memory_optin; }
 
 }  // namespace
 
-bool takes_labels(int64_t labels) { return 2 * labels + 1 <= most_states_each * most_threads; }
+int64_t most_labels(Device device, DType dtype) {
+  return ctc_most_labels(dtype == f64 ? 8 : 4, shared_memory(device));
+}
 
 void ctc_loss(const Tensor& x, const Tensor& input_lengths, const Tensor& target_lengths,
               const CtcLossResult& result, const Tensor& losses, const CtcLossOptions& options,
@@ -308,14 +305,14 @@ void ctc_loss(const Tensor& x, const Tensor& input_lengths, const Tensor& target
       emission_kernel<<<grid_of(op, ceil_div(rows, 8)), dim3(32, 8), 0, native(stream)>>>(
           pointer<T>(x), batch, lse, pointer<W>(emissions));
     BS_CUDA_CHECK_LAUNCH(op);
-    visit_states(states, [&]<int K>(std::integral_constant<int, K>, unsigned threads) {
+    const CtcPlan plan = ctc_plan(states, sizeof(W), shared_memory(x.device()));
+    visit_plan<W>(plan, [&]<int K, int depth>() {
       if (batch.size == 0) return;
-      const size_t bytes = 2 * static_cast<size_t>(states) * sizeof(Scaled<W>) +
-                           sizeof(W) * ahead<W, K> * K * threads;
-      const auto kernel = lattice_kernel<W, K>;
+      const auto bytes = static_cast<size_t>(plan.shared_bytes(states, sizeof(W)));
+      const auto kernel = lattice_kernel<W, K, depth>;
       BS_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                          static_cast<int>(bytes)));
-      kernel<<<dim3(static_cast<unsigned>(batch.size), 2), threads, bytes, native(stream)>>>(
+      kernel<<<dim3(static_cast<unsigned>(batch.size), 2), plan.threads, bytes, native(stream)>>>(
           pointer<W>(emissions), batch, tables_of<W>(result), pointer<W>(losses),
           options.zero_infinity);
     });

@@ -42,7 +42,7 @@ int64_t transducer_packed_rows(const Tensor& logit_lengths, const Tensor& target
  *  @return [batch, frames, labels + 1, n], zero past the lengths, or packed [packed_rows, n]
  *  @throws Error for shapes and dtypes that do not fit, and dropout outside of [0, 1]. The CPU also
  *  refuses lengths out of range, and fewer packed_rows than they ask for. On CUDA an utterance
- *  whose lengths do not fit is taken as empty. */
+ *  whose lengths do not fit is taken as empty, as are all from the first that packed_rows cut. */
 Tensor transducer_joint(const Tensor& f, const Tensor& g, const Tensor& logit_lengths = {},
                         const Tensor& target_lengths = {},
                         const TransducerJointOptions& options = {}, RandomState state = {},

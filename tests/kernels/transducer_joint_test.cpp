@@ -120,6 +120,35 @@ TEST_CASE("transducer_joint: packed rows that no utterance has are zeros, and re
   CHECK(Reference::of(h).values == std::vector<double>(8, 0));
 }
 
+TEST_CASE("transducer_joint: packed rows of an utterance that finds too few are zeros on a GPU") {
+  const TransducerBatch batch = transducer_batch(3, {4, 3, 2}, {2, 3, 1});  // 12, 12 and 4 rows
+  constexpr int64_t n = 5;
+  const Tensor f = random_reference({3, 4, n}, 1).tensor(f32, test_device());
+  const Tensor g = random_reference({3, 4, n}, 2).tensor(f32, test_device());
+  const Tensor frames = batch.frames_tensor(i64, test_device());
+  const Tensor labels = batch.labels_tensor(i64, test_device());
+  const auto run = [&](int64_t rows) {
+    return transducer_joint(f, g, frames, labels, {.relu = false, .packed_rows = rows});
+  };
+  if (test_device().is_cpu()) {
+    CHECK_THROWS_WITH_AS(run(20), "transducer_joint: 20 packed rows, but lengths that make 28",
+                         Error);
+    return;
+  }
+  const std::vector<double> whole = Reference::of(run(28)).values;
+  for (const int64_t rows : {27, 24, 20, 12, 11, 1}) {
+    CAPTURE(rows);
+    const int64_t fit = rows >= 24 ? 24 : rows >= 12 ? 12 : 0;
+    // What the memory held before must not be seen.
+    { const Tensor used = full({rows, n}, 3, f32, test_device()); }
+    const std::vector<double> h = Reference::of(run(rows)).values;
+    for (int64_t i = 0; i < rows * n; ++i) {
+      const auto at = static_cast<size_t>(i);
+      CHECK(h[at] == (i < fit * n ? whole[at] : 0));
+    }
+  }
+}
+
 TEST_CASE("transducer_joint of many frames and labels, in parts") {
   const TransducerBatch batch = transducer_batch(3, {150, 90}, {300, 10});
   const Reference f = random_reference({2, 150, 24}, 1);

@@ -11,7 +11,8 @@ namespace {
 
 constexpr int locate_threads = 1024;
 
-/// Where utterances begin. Those whose lengths do not fit become empty and invalid.
+/// Where utterances begin. Those whose lengths do not fit become empty and invalid, as do those
+/// from the first on that is given too few packed rows: rows in use end there.
 __global__ void __launch_bounds__(locate_threads)
     locate_kernel(Integers frames, Integers labels, TransducerSizes s, int64_t* table) {
   using Scan = cub::BlockScan<int64_t, locate_threads>;
@@ -39,8 +40,9 @@ __global__ void __launch_bounds__(locate_threads)
       entry[2] = valid ? u : 0;
       entry[3] = valid;
     }
+    if (row <= s.rows && row + rows > s.rows) table[4 * s.batch] = row;
   }
-  if (threadIdx.x == 0) table[4 * s.batch] = begin < s.rows ? begin : s.rows;
+  if (threadIdx.x == 0 && begin <= s.rows) table[4 * s.batch] = begin;
 }
 
 /// Forward and backward sums of an utterance by two blocks; the second knows the loss.

@@ -20,7 +20,8 @@ struct Utterance {
   __device__ int64_t cell_of(int t, int u) const { return cell + int64_t{t + u} * columns() + u; }
 };
 
-/// The table of utterances: row, frames, labels, valid of each, and the row after the last.
+/// The table of utterances: row, frames, labels, valid of each, and the row after the last that
+/// fits.
 struct Utterances {
   const int64_t* table;
   int batch;

@@ -164,9 +164,10 @@ struct LSTMBackwardSteps {
   Tensor dhidden;     ///< [T, B, R], out, where there is a projection: of h~
 };
 
-/** No extent is 0. Directions differ in weights, states and reverse only. A negative length is that
- *  of a sequence that ended before these steps. lstm_chunk gives the chunk of lstm_layers; all of
- *  the steps where layers are to run one after the other. */
+/** No extent is 0. Directions have the same extents, dtype and lengths; each has its own weights,
+ *  layout, projection and rule. A negative length is that of a sequence that ended before these
+ *  steps. lstm_chunk gives the chunk of lstm_layers; all of the steps where layers are to run one
+ *  after the other. */
 BS_BACKENDS(void lstm(std::span<const LSTMSteps> directions, Stream stream);
             void lstm_backward(std::span<const LSTMBackwardSteps> directions, Stream stream);
             void lstm_chunk(const LSTMSteps& layer, bool backward, int64_t& chunk, Stream stream))

@@ -25,6 +25,13 @@ std::vector<std::vector<LSTMPiece>> turns_of(int64_t steps, int64_t chunk, size_
   return turns;
 }
 
+/// Whether a device that runs one runs the other the same way: pieces of others share no launch.
+bool alike(const LSTMDirection& a, const LSTMDirection& b) {
+  return a.rule.zoneout() == b.rule.zoneout() && a.rule.hard == b.rule.hard &&
+         (a.weights.layout == nullptr) == (b.weights.layout == nullptr) &&
+         a.weights.hr.defined() == b.weights.hr.defined();
+}
+
 }  // namespace
 
 std::vector<std::vector<LSTMPiece>> wavefront(std::span<const LSTMDirection> layers,
@@ -34,6 +41,9 @@ std::vector<std::vector<LSTMPiece>> wavefront(std::span<const LSTMDirection> lay
   const bool draws = std::ranges::any_of(
       layers, [](const LSTMDirection& d) { return d.rule.zoneout() && !d.rule.expected; });
   const bool drops = std::ranges::any_of(layers, [](const auto& d) { return d.dropout > 0; });
+  const bool mixed =
+      std::ranges::any_of(layers, [&](const auto& d) { return !alike(layers.front(), d); });
+  if (chunk == 0 && mixed) chunk = first.steps();
   if (chunk == 0) BS_DISPATCH(first.gates.device(), lstm_chunk, first, backward, chunk);
   if (draws || chunk > first.steps()) chunk = first.steps();
   if (drops) chunk = round_up(chunk, 4);

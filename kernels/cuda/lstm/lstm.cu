@@ -6,6 +6,8 @@
 #include <bs/kernels/cuda/lstm/lstm_memory.h>
 #include <bs/kernels/cuda/lstm/lstm_persistent.h>
 #include <bs/kernels/cuda/lstm/lstm_graph.cuh>
+
+#include <algorithm>
 #include <utility>
 
 namespace bs::cuda {
@@ -124,6 +126,23 @@ void backward_steps(const LSTMBackwardSteps& s, Stream stream) {
   run.copy(s.dh.data(), run.buffers.dh, bytes);
 }
 
+bool is_aligned(const LSTMSteps& s) { return reinterpret_cast<uintptr_t>(s.hh.data()) % 4 == 0; }
+
+/// Whether what is chosen for one suits the other, so that they may share a launch or a graph.
+bool alike(const LSTMSteps& a, const LSTMSteps& b) {
+  return shape_of(a) == shape_of(b) && a.rule.zoneout() == b.rule.zoneout() &&
+         (a.layout == nullptr) == (b.layout == nullptr) && is_aligned(a) == is_aligned(b);
+}
+bool alike(const LSTMBackwardSteps& a, const LSTMBackwardSteps& b) {
+  return alike(a.forward, b.forward);
+}
+
+template <class S>
+bool all_alike(std::span<const S> directions) {
+  return std::ranges::all_of(directions, [&](const S& s) { return alike(directions.front(), s); });
+}
+
+/// @param[in] s one of directions that are alike
 LstmQuery query_of(const LSTMSteps& s, size_t directions, bool backward, Stream stream) {
   const DeviceProperties& device = device_properties(stream.device());
   const LstmHost host = backward ? lstm_backward_host(stream.device()) : lstm_host(stream.device());
@@ -136,7 +155,7 @@ LstmQuery query_of(const LSTMSteps& s, size_t directions, bool backward, Stream 
           .projects = shape.projects,
           .zoneout = s.rule.zoneout(),
           .sparse = s.layout != nullptr,
-          .aligned = reinterpret_cast<uintptr_t>(s.hh.data()) % 4 == 0,
+          .aligned = is_aligned(s),
           .backward = backward,
           .capturing = is_captured(stream),
           .known = true,
@@ -214,6 +233,10 @@ void backward(std::span<const LSTMBackwardSteps> directions, Stream stream) {
 }  // namespace
 
 void lstm(std::span<const LSTMSteps> directions, Stream stream) {
+  if (!all_alike(directions)) {
+    for (const LSTMSteps& s : directions) lstm({&s, 1}, stream);
+    return;
+  }
   const LstmQuery query = query_of(directions.front(), directions.size(), false, stream);
   if (lstm_algorithm(query) == LstmAlgorithm::persistent)
     return lstm_persistent(directions, lstm_division(query), stream);
@@ -222,6 +245,10 @@ void lstm(std::span<const LSTMSteps> directions, Stream stream) {
 }
 
 void lstm_backward(std::span<const LSTMBackwardSteps> directions, Stream stream) {
+  if (!all_alike(directions)) {
+    for (const LSTMBackwardSteps& s : directions) lstm_backward({&s, 1}, stream);
+    return;
+  }
   const LstmQuery query = query_of(directions.front().forward, directions.size(), true, stream);
   if (lstm_algorithm(query) == LstmAlgorithm::persistent)
     return lstm_persistent_backward(directions, lstm_division(query), stream);

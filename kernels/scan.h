@@ -1,8 +1,9 @@
 #pragma once
 /** @file Running sums and products along an axis.
  *
- *  Any strides. They are kept in f32 (f64 for f64) and rounded as they are written; integers and
- *  bool give i64 and wrap around. The order of additions depends on the extents alone. */
+ *  Any strides. Those of floats are kept in f64 on a CPU, in f32 (f64 for f64) on a GPU, and
+ * rounded as they are written; integers and bool give i64 and wrap around. The order of additions
+ * depends on the extents alone. */
 #include <bs/kernels/reduce.h>
 
 namespace bs {

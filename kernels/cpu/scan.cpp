@@ -18,6 +18,11 @@ void visit(const char* op, DType dtype, F&& f) {
   visit_floating(op, dtype, [&]<class T>(Type<T>) { f(Type<T>{}, Type<Wide<T>>{}); });
 }
 
+/// What a running result of W is kept in: of floats in double, for it would stall in float where
+/// terms are below its rounding.
+template <class W>
+using Running = std::conditional_t<std::is_floating_point_v<W>, double, W>;
+
 /// Rows that are scanned side by side: each result waits for the one before it in its row.
 constexpr int64_t abreast = 4;
 
@@ -129,13 +134,15 @@ void cumprod_backward_rows(const W* x, const W* dy, W* dx, W* sums, int64_t n) {
 
 void cumsum(const Tensor& x, const Tensor& y, bool reverse, Stream) {
   visit("cumsum", x.dtype(), [&]<class T, class W>(Type<T>, Type<W>) {
-    scan<T, W>(x, y, W(0), reverse, [](W a, W b) { return a + b; });
+    using R = Running<W>;
+    scan<T, R>(x, y, R(0), reverse, [](R a, R b) { return a + b; });
   });
 }
 
 void cumprod(const Tensor& x, const Tensor& y, Stream) {
   visit("cumprod", x.dtype(), [&]<class T, class W>(Type<T>, Type<W>) {
-    scan<T, W>(x, y, W(1), false, [](W a, W b) { return a * b; });
+    using R = Running<W>;
+    scan<T, R>(x, y, R(1), false, [](R a, R b) { return a * b; });
   });
 }
 

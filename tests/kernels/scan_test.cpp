@@ -116,3 +116,30 @@ TEST_CASE("prod over nothing is 1, with a gradient of no elements") {
     }
   }
 }
+
+// A GPU keeps them in f32, of tiles.
+TEST_CASE("running sums and products of many terms do not stall" *
+          doctest::skip(!test_device().is_cpu())) {
+  const size_t n = 40000;
+  for (const size_t columns : {1, 70}) {
+    Reference x({static_cast<int64_t>(n), static_cast<int64_t>(columns)});
+    Reference sums = x, factors = x, products = x;
+    for (size_t i = 0; i < x.values.size(); ++i) {
+      const bool is_first = i < columns;
+      // In f32, 2^24 and one are 2^24.
+      x[i] = is_first ? 0x1p24 : 1;
+      sums[i] = x[i] + (is_first ? 0 : sums[i - columns]);
+      factors[i] = 1 + 0x1p-20;
+      products[i] = factors[i] * (is_first ? 1 : products[i - columns]);
+    }
+    const Reference sum = Reference::of(cumsum(x.tensor(f32, test_device()), 0));
+    const Reference product = Reference::of(cumprod(factors.tensor(f32, test_device()), 0));
+    // Both are rounded once, to half a step.
+    double worst = 0;
+    for (size_t i = 0; i < x.values.size(); ++i) {
+      worst = std::max(worst, std::abs(sum[i] / sums[i] - 1));
+      worst = std::max(worst, std::abs(product[i] / products[i] - 1));
+    }
+    CHECK(worst <= 0.51 * epsilon(f32));
+  }
+}

@@ -29,6 +29,8 @@ void check_result(const char* op, const Tensor& logits, const Tensor& targets,
   };
   BS_CHECK(fits(r.lse, targets.shape()), "{}: lse {} for targets {}", op, r.lse.shape(),
            targets.shape());
+  BS_CHECK(!r.lse_rest.defined() || fits(r.lse_rest, targets.shape()),
+           "{}: lse_rest {} for targets {}", op, r.lse_rest.shape(), targets.shape());
   BS_CHECK(fits(r.loss, options.reduction == Reduction::none ? targets.shape() : Shape{}) &&
                (options.reduction != Reduction::mean || fits(r.weight, {})),
            "{}: loss {} and weight {} are not those of reduction {}", op, r.loss.shape(),
@@ -55,6 +57,7 @@ CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& targets,
   const Tensor losses = Tensor::empty(targets.shape(), dtype, logits.device());
   CrossEntropyResult result;
   result.lse = Tensor::empty_like(losses);
+  result.lse_rest = Tensor::empty_like(losses);
   if (options.reduction == Reduction::none) {
     result.loss = losses;
   } else {
@@ -62,7 +65,8 @@ CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& targets,
   }
   if (options.reduction == Reduction::mean) result.weight = Tensor::empty_like(result.loss);
   BS_DISPATCH(logits.device(), cross_entropy, contiguous(logits), contiguous(targets), result.lse,
-              losses, options.reduction == Reduction::none ? Tensor() : result.loss, result.weight,
+              result.lse_rest, losses,
+              options.reduction == Reduction::none ? Tensor() : result.loss, result.weight,
               options);
   return result;
 }
@@ -77,7 +81,7 @@ Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets,
   Tensor dlogits = Tensor::empty(logits.shape(), logits.dtype(), logits.device());
   if (logits.numel() > 0)
     BS_DISPATCH(logits.device(), cross_entropy_backward, contiguous(logits), contiguous(targets),
-                result.lse, result.weight, contiguous(dloss), dlogits, options);
+                result.lse, result.lse_rest, result.weight, contiguous(dloss), dlogits, options);
   return dlogits;
 }
 

@@ -19,6 +19,8 @@ struct CrossEntropyResult {
   Tensor loss;    ///< scalar, or of the targets' shape for Reduction::none; f32 (f64 for f64)
   Tensor lse;     ///< log(sum(exp(logits))) of each row, of the loss' dtype
   Tensor weight;  ///< of the mean alone: scalar, 1 / rows counted
+  /// What rounding took from lse, which is much where logits are large; none where undefined.
+  Tensor lse_rest = {};
 };
 
 /** @brief loss_r = (1 - s) * (lse_r - x_rt) + s * (lse_r - mean_j x_rj), t the target of row r, s
@@ -38,14 +40,17 @@ Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets,
                               const CrossEntropyResult& result, const Tensor& dloss,
                               const CrossEntropyOptions& options = {});
 
-/// Inputs contiguous. `losses` are the rows' own; their sum or mean goes to `loss`, and for a mean
-/// 1 / rows counted to `weight`, where these are defined.
+/// Inputs contiguous. lse + lse_rest is the log of the sum; its backward may lack `lse_rest`, which
+/// is no larger than the log of the classes. `losses` are the rows' own; their sum or mean goes to
+/// `loss`, and for a mean 1 / rows counted to `weight`, where these are defined.
 BS_BACKENDS(void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& lse,
-                               const Tensor& losses, const Tensor& loss, const Tensor& weight,
-                               const CrossEntropyOptions& options, Stream stream);
+                               const Tensor& lse_rest, const Tensor& losses, const Tensor& loss,
+                               const Tensor& weight, const CrossEntropyOptions& options,
+                               Stream stream);
             void cross_entropy_backward(const Tensor& logits, const Tensor& targets,
-                                        const Tensor& lse, const Tensor& weight,
-                                        const Tensor& dloss, const Tensor& dlogits,
-                                        const CrossEntropyOptions& options, Stream stream))
+                                        const Tensor& lse, const Tensor& lse_rest,
+                                        const Tensor& weight, const Tensor& dloss,
+                                        const Tensor& dlogits, const CrossEntropyOptions& options,
+                                        Stream stream))
 
 }  // namespace bs

@@ -7,24 +7,35 @@ namespace bs::cpu {
 
 namespace {
 
-/// log(sum(exp(x))), and the mean of x where smoothing wants it.
+/// The largest x, the log of the sum of exponentials beside it, and how far below it the mean of x
+/// is, where smoothing wants that. Distances are exact where large logits are close to each other.
 template <class W>
 struct RowSums {
-  W lse, mean;
+  W top, log, below;
+
+  RowSums(const W* x, W smoothing, int64_t n) {
+    const ExponentialSum<W> of = exponential_sum(x, n);
+    top = of.top;
+    log = math::log(of.sum);
+    const W distances =
+        smoothing > 0 ? sum_of<W>(n, [=](int64_t i) { return of.top - x[i]; }) : W{0};
+    below = distances / static_cast<W>(n);
+  }
+  W lse() const { return top + log; }
+  /// What rounding takes from lse() (Knuth, 1969).
+  W lse_rest() const {
+    const W sum = lse(), of_log = sum - top;
+    return (top - (sum - of_log)) + (log - of_log);
+  }
 };
 
+/// `scale` times the gradient of one row's loss. `rest`: what exp(-lse) is to be multiplied by.
 template <class W>
-RowSums<W> sums_of(const W* x, W smoothing, int64_t n) {
-  const W total = smoothing > 0 ? sum_of<W>(n, [=](int64_t i) { return x[i]; }) : W{0};
-  return {log_sum_exp(x, n), total / static_cast<W>(n)};
-}
-
-/// `scale` times the gradient of one row's loss.
-template <class W>
-void backward_row(const W* x, W lse, int64_t target, W smoothing, W scale, W* dx, int64_t n) {
+void backward_row(const W* x, W lse, W rest, int64_t target, W smoothing, W scale, W* dx,
+                  int64_t n) {
   const W share = smoothing / static_cast<W>(n);
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) dx[i] = scale * (math::exp(x[i] - lse) - share);
+  for (int64_t i = 0; i < n; ++i) dx[i] = scale * (rest * math::exp(x[i] - lse) - share);
   dx[target] -= scale * (1 - smoothing);
 }
 
@@ -48,26 +59,27 @@ void reduce(const W* losses, const std::vector<int64_t>& targets, const Tensor& 
 }  // namespace
 
 void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& lse,
-                   const Tensor& losses, const Tensor& loss, const Tensor& weight,
-                   const CrossEntropyOptions& options, Stream) {
+                   const Tensor& lse_rest, const Tensor& losses, const Tensor& loss,
+                   const Tensor& weight, const CrossEntropyOptions& options, Stream) {
   const int64_t n = logits.size(-1);
   const std::vector<int64_t> wanted = read_targets(targets, n, options.ignore_index);
   visit_floating("cross_entropy", logits.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;
     const T* from = logits.data<T>();
-    W* lses = lse.data<W>();
+    W *lses = lse.data<W>(), *rests = lse_rest.data<W>();
     W* out = losses.data<W>();
     const auto smoothing = static_cast<W>(options.label_smoothing);
     parallel_for(targets.numel(), elementwise_grain / n, [&](int64_t begin, int64_t end) {
       RowBuffer<T> buffer(n);
       for (int64_t row = begin; row < end; ++row) {
         const W* x = buffer.read(from + row * n, n);
-        const RowSums<W> sums = sums_of(x, smoothing, n);
-        lses[row] = sums.lse;
+        const RowSums<W> sums(x, smoothing, n);
+        lses[row] = sums.lse();
+        rests[row] = sums.lse_rest();
         const int64_t target = wanted[static_cast<size_t>(row)];
         out[row] = 0;
-        if (target >= 0) out[row] = (1 - smoothing) * (sums.lse - x[target]);
-        if (target >= 0 && smoothing > 0) out[row] += smoothing * (sums.lse - sums.mean);
+        if (target >= 0) out[row] = (1 - smoothing) * ((sums.top - x[target]) + sums.log);
+        if (target >= 0 && smoothing > 0) out[row] += smoothing * (sums.below + sums.log);
       }
     });
     if (loss.defined()) reduce<W>(out, wanted, loss, weight);
@@ -75,14 +87,15 @@ void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& ls
 }
 
 void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const Tensor& lse,
-                            const Tensor& weight, const Tensor& dloss, const Tensor& dlogits,
-                            const CrossEntropyOptions& options, Stream) {
+                            const Tensor& lse_rest, const Tensor& weight, const Tensor& dloss,
+                            const Tensor& dlogits, const CrossEntropyOptions& options, Stream) {
   const int64_t n = logits.size(-1);
   const std::vector<int64_t> wanted = read_targets(targets, n, options.ignore_index);
   visit_floating("cross_entropy_backward", logits.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;
     const T* from = logits.data<T>();
     const W* lses = lse.data<W>();
+    const W* rests = lse_rest.defined() ? lse_rest.data<W>() : nullptr;
     const W* gradient = dloss.data<W>();
     const W each = weight.defined() ? *weight.data<W>() : W{1};
     const int64_t step = options.reduction == Reduction::none ? 1 : 0;
@@ -95,7 +108,8 @@ void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const T
           std::fill_n(to + row * n, n, T{});
           continue;
         }
-        backward_row<W>(in.read(from + row * n, n), lses[row], target,
+        const W rest = rests ? math::exp(-rests[row]) : W{1};
+        backward_row<W>(in.read(from + row * n, n), lses[row], rest, target,
                         static_cast<W>(options.label_smoothing), gradient[row * step] * each,
                         out.target(to + row * n), n);
         out.write(to + row * n, n);

@@ -4,19 +4,10 @@
 #include <bs/kernels/soft_cross_entropy.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 namespace bs::cpu {
 
 namespace {
-
-/// log(sum(exp(x))), NaN where it is infinite.
-template <class W>
-W finite_log_sum(const W* x, int64_t n) {
-  const W sum = log_sum_exp(x, n);
-  return std::isfinite(sum) ? sum : std::numeric_limits<W>::quiet_NaN();
-}
 
 /// Calls f(Type<T>, Type<V>) with the types of logits and weights.
 template <class F>
@@ -42,8 +33,11 @@ void soft_cross_entropy(const Tensor& logits, const Tensor& weights, const Tenso
       for (int64_t row = begin; row < end; ++row) {
         const W* const x = x_row.read(logit + row * n, n);
         const W* const w = w_row.read(weight + row * n, n);
-        const W lse = finite_log_sum(x, n);
-        out[row] = sum_of<W>(n, [=](int64_t i) { return w[i] == 0 ? W{0} : w[i] * (lse - x[i]); });
+        // Distances from the largest are exact where large logits are close to each other.
+        const ExponentialSum<W> of = exponential_sum(x, n);
+        const W log = math::log(of.sum);
+        out[row] = sum_of<W>(
+            n, [=](int64_t i) { return w[i] == 0 ? W{0} : w[i] * ((of.top - x[i]) + log); });
       }
     });
   });
@@ -65,10 +59,11 @@ void soft_cross_entropy_backward(const Tensor& logits, const Tensor& weights, co
         const W* const x = x_row.read(logit + row * n, n);
         const W* const w = w_row.read(weight + row * n, n);
         W* const dx = dx_row.target(to + row * n);
-        const W lse = finite_log_sum(x, n), d = slope[row];
-        const W total = sum_of<W>(n, [=](int64_t i) { return w[i]; });
+        const ExponentialSum<W> of = exponential_sum(x, n);
+        const W top = of.top, d = slope[row];
+        const W share = sum_of<W>(n, [=](int64_t i) { return w[i]; }) / of.sum;
 #pragma omp simd
-        for (int64_t i = 0; i < n; ++i) dx[i] = d * (math::exp(x[i] - lse) * total - w[i]);
+        for (int64_t i = 0; i < n; ++i) dx[i] = d * (math::exp(x[i] - top) * share - w[i]);
         dx_row.write(to + row * n, n);
       }
     });

@@ -29,24 +29,51 @@ Targets targets_of(const Tensor& targets, int64_t ignored) {
   return {targets.data(), targets.dtype() == i64, ignored};
 }
 
-/// log(sum(exp)) over the threads of a row, of what each has seen.
+/// The sum of exponentials over the threads of a row, of what each has seen.
 template <class W>
-__device__ W finish(const device::RunningSum<W>& running) {
+__device__ device::RunningSum<W> finish(const device::RunningSum<W>& running) {
   const W top = row_reduce(running.top, device::Max{}, W(-INFINITY));
-  return device::RunningSum<W>{top, row_sum(running.sum_under(top))}.log();
+  return {top, row_sum(running.sum_under(top))};
 }
 
-/// lse and loss of one row.
+/// What rounding took from sum = a + b (Knuth, 1969).
+template <class W>
+__device__ W rest_of_sum(W a, W b, W sum) {
+  const W of_b = sum - a;
+  return (a - (sum - of_b)) + (b - of_b);
+}
+
+/// The sum of how far a thread's logits are below the largest so far.
+template <class W>
+struct Below {
+  W seen = 0, sum = 0;
+
+  /// They are `values`, which brought the largest from `before` to `now`.
+  template <int N>
+  __device__ void add(const W (&values)[N], W before, W now) {
+    if (now != before) sum += seen * (now - before);
+    seen += N;
+#pragma unroll
+    for (int i = 0; i < N; ++i) sum += now - values[i];
+  }
+  /// Over the threads of the row, each of which saw up to `own`.
+  __device__ W whole(W own, W largest) const {
+    return row_sum(own == largest ? sum : sum + seen * (largest - own));
+  }
+};
+
+/// lse and loss of one row. Distances from the largest logit are exact where large logits are close
+/// to each other; those from lse are not.
 template <class T, int N>
 __global__ void __launch_bounds__(most_row_threads)
-    cross_entropy_kernel(const T* logits, Targets targets, wide<T>* lse, wide<T>* losses,
-                         int64_t rows, int64_t n, wide<T> smoothing) {
+    cross_entropy_kernel(const T* logits, Targets targets, wide<T>* lse, wide<T>* lse_rest,
+                         wide<T>* losses, int64_t rows, int64_t n, wide<T> smoothing) {
   using W = wide<T>;
   const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (row >= rows) return;
   const T* x = logits + row * n;
   device::RunningSum<W> running;
-  W total = 0;
+  Below<W> below;
   const auto* packs = reinterpret_cast<const device::Raw<T, N>*>(x);
   const auto count = static_cast<unsigned>(n / N);
   constexpr unsigned ahead = 4;  // loads on their way
@@ -60,26 +87,27 @@ __global__ void __launch_bounds__(most_row_threads)
       if (p + k * blockDim.x >= count) break;
       W values[N];
       device::widen_pack<T, N>(raw[k], values);
+      const W before = running.base();
       running.add(values);
-      if (smoothing > 0) {
-#pragma unroll
-        for (int i = 0; i < N; ++i) total += values[i];
-      }
+      if (smoothing > 0) below.add(values, before, running.base());
     }
   }
-  const W log_sum = finish(running);
-  if (smoothing > 0) total = row_sum(total);
+  const device::RunningSum<W> whole = finish(running);
+  const W base = whole.base(), log_sum = ::log(whole.sum);
+  W distances = 0;
+  if (smoothing > 0) distances = below.whole(running.base(), base);
   if (threadIdx.x > 0) return;
   const int64_t target = targets[row];
-  lse[row] = log_sum;
+  lse[row] = base + log_sum;
+  lse_rest[row] = rest_of_sum(base, log_sum, lse[row]);
   W loss = 0;
   if (target == targets.ignored) {
     loss = 0;
   } else if (target < 0 || target >= n) {
     loss = NAN;
   } else {
-    loss = (1 - smoothing) * (log_sum - widen(x[target]));
-    if (smoothing > 0) loss += smoothing * (log_sum - total / n);
+    loss = (1 - smoothing) * ((base - widen(x[target])) + log_sum);
+    if (smoothing > 0) loss += smoothing * (distances / n + log_sum);
   }
   losses[row] = loss;
 }
@@ -88,8 +116,9 @@ __global__ void __launch_bounds__(most_row_threads)
 template <class T, int N>
 __global__ void __launch_bounds__(most_row_threads)
     cross_entropy_backward_kernel(const T* logits, Targets targets, const wide<T>* lse,
-                                  const wide<T>* weight, const wide<T>* dloss, int64_t dloss_step,
-                                  T* dlogits, int64_t rows, int64_t n, wide<T> smoothing) {
+                                  const wide<T>* lse_rest, const wide<T>* weight,
+                                  const wide<T>* dloss, int64_t dloss_step, T* dlogits,
+                                  int64_t rows, int64_t n, wide<T> smoothing) {
   using W = wide<T>;
   const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (row >= rows) return;
@@ -97,7 +126,7 @@ __global__ void __launch_bounds__(most_row_threads)
   const bool counted = target != targets.ignored;
   W scale = dloss[row * dloss_step] * (weight ? *weight : W(1));
   if (counted && (target < 0 || target >= n)) scale = NAN;
-  const W log_sum = lse[row];
+  const W log_sum = lse[row], rest = lse_rest ? ::exp(-lse_rest[row]) : W(1);
   const W share = smoothing / n;
   const auto* from = reinterpret_cast<const device::Raw<T, N>*>(logits + row * n);
   for (int64_t p = threadIdx.x; p < n / N; p += blockDim.x) {
@@ -107,7 +136,7 @@ __global__ void __launch_bounds__(most_row_threads)
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         const W hit = p * N + i == target ? 1 - smoothing : W(0);
-        values[i] = scale * (exp_of<T>(values[i] - log_sum) - share - hit);
+        values[i] = scale * (rest * exp_of<T>(values[i] - log_sum) - share - hit);
       }
     }
     store_pack(dlogits + row * n, static_cast<unsigned>(p), values);
@@ -143,8 +172,8 @@ dim3 block_for(const Tensor& logits, int64_t rows) {
 }  // namespace
 
 void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& lse,
-                   const Tensor& losses, const Tensor& loss, const Tensor& weight,
-                   const CrossEntropyOptions& options, Stream stream) {
+                   const Tensor& lse_rest, const Tensor& losses, const Tensor& loss,
+                   const Tensor& weight, const CrossEntropyOptions& options, Stream stream) {
   const int64_t n = logits.size(-1);
   const int64_t rows = targets.numel();
   const Targets wanted = targets_of(targets, options.ignore_index);
@@ -156,8 +185,8 @@ void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& ls
       const unsigned grid = grid_of("cross_entropy", ceil_div(rows, block.y));
       if (grid == 0) return;
       cross_entropy_kernel<D, N><<<grid, block, 0, native(stream)>>>(
-          pointer<T>(logits), wanted, pointer<W>(lse), pointer<W>(losses), rows, n,
-          static_cast<W>(options.label_smoothing));
+          pointer<T>(logits), wanted, pointer<W>(lse), pointer<W>(lse_rest), pointer<W>(losses),
+          rows, n, static_cast<W>(options.label_smoothing));
       BS_CUDA_CHECK_LAUNCH("cross_entropy");
     });
     if (!loss.defined()) return;
@@ -168,8 +197,9 @@ void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& ls
 }
 
 void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const Tensor& lse,
-                            const Tensor& weight, const Tensor& dloss, const Tensor& dlogits,
-                            const CrossEntropyOptions& options, Stream stream) {
+                            const Tensor& lse_rest, const Tensor& weight, const Tensor& dloss,
+                            const Tensor& dlogits, const CrossEntropyOptions& options,
+                            Stream stream) {
   const int64_t n = logits.size(-1);
   const int64_t rows = targets.numel();
   visit_floating("cross_entropy_backward", logits.dtype(), [&]<class T>(Type<T>) {
@@ -180,8 +210,9 @@ void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const T
       const unsigned grid = grid_of("cross_entropy_backward", ceil_div(rows, block.y));
       cross_entropy_backward_kernel<D, N><<<grid, block, 0, native(stream)>>>(
           pointer<T>(logits), targets_of(targets, options.ignore_index), pointer<W>(lse),
-          maybe<W>(weight), pointer<W>(dloss), options.reduction == Reduction::none ? 1 : 0,
-          pointer<T>(dlogits), rows, n, static_cast<W>(options.label_smoothing));
+          maybe<W>(lse_rest), maybe<W>(weight), pointer<W>(dloss),
+          options.reduction == Reduction::none ? 1 : 0, pointer<T>(dlogits), rows, n,
+          static_cast<W>(options.label_smoothing));
       BS_CUDA_CHECK_LAUNCH("cross_entropy_backward");
     });
   });

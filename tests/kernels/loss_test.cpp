@@ -127,11 +127,13 @@ TEST_CASE("the mean of no rows is NaN, and its gradient zero") {
   CHECK(cross_entropy(x.data(), t, {.reduction = Reduction::sum}).loss.item() == 0);
 }
 
-TEST_CASE("cross_entropy keeps one number a row") {
+TEST_CASE("cross_entropy keeps two numbers a row") {
   const Tensor x = random_reference({6, 4}, 1).tensor(bf16, test_device());
   const CrossEntropyResult r = cross_entropy(x, tensor_of(some_targets(6, 4), {6}, i64));
   CHECK(r.lse.shape() == Shape{6});
   CHECK(r.lse.dtype() == f32);
+  CHECK(r.lse_rest.shape() == Shape{6});
+  CHECK(r.lse_rest.dtype() == f32);
   CHECK(r.loss.dtype() == f32);
 }
 
@@ -192,6 +194,10 @@ TEST_CASE("cross_entropy_backward refuses another call's result") {
   result.lse = full({1}, 1).expand({2});
   CHECK_THROWS_WITH_AS(cross_entropy_backward(x, t, result, one),
                        "cross_entropy_backward: lse [2] for targets [2]", Error);
+  result = cross_entropy(x, t);
+  result.lse_rest = full({1}, 1).expand({2});
+  CHECK_THROWS_WITH_AS(cross_entropy_backward(x, t, result, one),
+                       "cross_entropy_backward: lse_rest [2] for targets [2]", Error);
   result = cross_entropy(x, t, {.reduction = Reduction::sum});
   CHECK_THROWS_AS(cross_entropy_backward(x, t, result, one), Error);
 }

@@ -38,7 +38,9 @@ struct RunningSum {
   __device__ W sum_under(W highest) const {
     return sum * exp2_of((top - base_of(highest)) * log2_e);
   }
-  __device__ W log() const { return base_of(top) + ::log(sum); }
+  __device__ W log() const { return base() + ::log(sum); }
+  /// What the exponents are less.
+  __device__ W base() const { return base_of(top); }
 
  private:
   /// As long as all is -infinity there is no difference to take; a NaN comes through either way.

@@ -149,11 +149,14 @@ Variable kl_div(const Variable& x, const Tensor& t, Reduction reduction, bool lo
 }
 
 Variable cosine_similarity(const Variable& a, const Variable& b, int axis, double eps) {
+  const DType dtype = common("cosine_similarity", a.data(), b.data()).dtype;
+  const DType summed = dtype == f64 ? f64 : f32;  // neither squares nor eps^2 fit f16
+  const Variable u = cast(a, summed), v = cast(b, summed);
   const Axes along = Dims{axis};
-  const auto length = [&](const Variable& v) {  // eps under the root: no slope at a zero vector
-    return sqrt(maximum(sum(v * v, along), eps * eps));
+  const auto length = [&](const Variable& w) {  // eps under the root: no slope at a zero vector
+    return sqrt(maximum(sum(w * w, along), eps * eps));
   };
-  return sum(a * b, along) / (length(a) * length(b));
+  return cast(sum(u * v, along) / (length(u) * length(v)), is_floating(dtype) ? dtype : f32);
 }
 
 }  // namespace bs

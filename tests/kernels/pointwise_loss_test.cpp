@@ -228,6 +228,31 @@ TEST_CASE("cosine_similarity") {
   for (double v : Reference::of(zero.grad()).values) CHECK(std::isfinite(v));
 }
 
+TEST_CASE("cosine_similarity of long, short and no vectors, in each dtype") {
+  for (const DType dtype : {f64, f32, f16, bf16})
+    for (const double scale : {300.0, 1e-4, 0.0}) {
+      CAPTURE(dtype);
+      CAPTURE(scale);
+      Reference p({2}), q({2});
+      p.values = {scale, scale}, q.values = {scale, 0};
+      const Variable a(p.tensor(dtype, test_device()), true);
+      const Variable b(q.tensor(dtype, test_device()), true);
+      const Variable y = cosine_similarity(a, b);
+      CHECK(y.dtype() == dtype);
+      const double root = std::sqrt(0.5), cosine = scale > 0 ? root : 0;
+      CHECK(y.data().item() == doctest::Approx(cosine).epsilon(4e-3));
+      y.backward();
+      const double s = Reference::of(b.data())[0];  // scale, rounded
+      const double slope = s > 0 ? root / 2 / s : 0;
+      const Reference da = Reference::of(a.grad()), db = Reference::of(b.grad());
+      const auto near = [&](double v) { return doctest::Approx(v).epsilon(8e-3); };
+      CHECK(da[0] == near(slope));
+      CHECK(da[1] == near(-slope));
+      CHECK(std::abs(db[0]) <= 0.02 * slope);
+      CHECK(db[1] == near(2 * slope));
+    }
+}
+
 TEST_CASE("losses refuse what does not fit") {
   const Tensor x = Tensor::empty({2, 3}, f32);
   CHECK_THROWS_WITH_AS(mse_loss(x, Tensor::empty({3}, f32)),

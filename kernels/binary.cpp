@@ -21,6 +21,8 @@ Call prepare(const char* op, const Operand& a, const Operand& b, Integers intege
   const Common c = common(op, a, b);
   const bool turns = integers == Integers::floating && !is_floating(c.dtype);
   const DType dtype = turns ? f32 : c.dtype;
+  check_number(op, a, dtype);
+  check_number(op, b, dtype);
   return {expand(a, dtype, c.shape), expand(b, dtype, c.shape),
           Tensor::empty(c.shape, dtype, c.device)};
 }

@@ -4,8 +4,9 @@
  *  Shapes broadcast as in NumPy. Two tensors compute in promote(a.dtype, b.dtype). But a tensor
  *  without axes beside one with some takes that one's dtype, unless its kind (bool, integers,
  *  floating) is higher. A number takes the tensor's dtype (see Scalar). u8 and bool compute as i32
- * and are converted back. 16-bit floats compute in f32 and round once. Any strides. @throws Error
- * when shapes do not broadcast or devices differ. */
+ *  and are converted back. 16-bit floats compute in f32 and round once. Any strides.
+ *  @throws Error when shapes do not broadcast, devices differ, or an integer beside i32 or u8 is
+ *  beyond what i32 holds. */
 #include <bs/kernels/dispatch.h>
 #include <bs/kernels/operand.h>
 

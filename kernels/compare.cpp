@@ -23,6 +23,7 @@ Call prepare(const char* op, const Operand& a, const Operand& b) {
   DType dtype = c.dtype == u8 || c.dtype == boolean ? i32 : c.dtype;
   for (const DType bytes : {u8, boolean})
     if (is_among(bytes, a) && is_among(bytes, b)) dtype = bytes;
+  if (!is_in_range(a, dtype) || !is_in_range(b, dtype)) dtype = i64;
   return {expand(a, dtype, c.shape), expand(b, dtype, c.shape),
           Tensor::empty(c.shape, boolean, c.device)};
 }

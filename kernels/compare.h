@@ -7,7 +7,8 @@ namespace bs {
 
 /** @name a op b
  *  Operands are compared in the dtype that arithmetic on them would use (see binary.h). NaN differs
- *  from everything and is in no order. Any strides.
+ *  from everything and is in no order. Integers beyond i32 compare with i32 and u8 as they are. Any
+ *  strides.
  *  @throws Error when shapes do not broadcast or devices differ.
  *  @{ */
 Tensor eq(const Tensor& a, const Tensor& b);

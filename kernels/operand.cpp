@@ -2,6 +2,9 @@
 
 #include <bs/kernels/copy.h>
 
+#include <limits>
+#include <utility>
+
 namespace bs {
 
 namespace {
@@ -19,6 +22,17 @@ DType common_dtype(const Tensor& x, const Tensor& y) {
 }
 
 }  // namespace
+
+bool is_in_range(const Operand& x, DType dtype) {
+  if (!x.is_number || !x.number.is_integral() || (dtype != i32 && dtype != u8)) return true;
+  return std::in_range<int32_t>(x.number.to<int64_t>());
+}
+
+void check_number(const char* op, const Operand& x, DType dtype) {
+  BS_CHECK(is_in_range(x, dtype), "{}: number {} beside {} is not in [{}, {}]", op,
+           x.number.to<int64_t>(), dtype, std::numeric_limits<int32_t>::min(),
+           std::numeric_limits<int32_t>::max());
+}
 
 Common common(const char* op, const Operand& a, const Operand& b) {
   const Tensor& x = a.tensor;

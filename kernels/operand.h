@@ -52,6 +52,12 @@ struct Operand {
   }
 };
 
+/** @brief Throws an Error naming `op` when `x` is an integer that an operation on `dtype` cannot
+ *  compute with: one beyond i32, in which i32 and the bytes of u8 are computed. */
+void check_number(const char* op, const Operand& x, DType dtype);
+/** @brief Whether it would not: true of tensors, and beside i64 and floats. */
+bool is_in_range(const Operand& x, DType dtype);
+
 /** @brief What an operation on several operands computes on. */
 struct Common {
   Shape shape;

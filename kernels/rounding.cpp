@@ -33,6 +33,7 @@ namespace {
 
 Tensor remainder_any(const Operand& a, const Operand& b) {
   const Common c = common("remainder", a, b);
+  check_number("remainder", b, c.dtype);
   const DType compute = c.dtype == u8 || c.dtype == boolean ? i32 : c.dtype;
   const Tensor y = Tensor::empty(c.shape, compute, c.device);
   if (y.numel() > 0)

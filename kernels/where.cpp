@@ -8,6 +8,8 @@ namespace {
 
 Tensor where_any(const Tensor& condition, const Operand& a, const Operand& b) {
   const Common c = common("where", a, b);
+  check_number("where", a, c.dtype);
+  check_number("where", b, c.dtype);
   BS_CHECK(condition.device() == c.device, "where: tensors on {} and {}", condition.device(),
            c.device);
   const Shape shape = broadcast_shapes("where", condition.shape(), c.shape);

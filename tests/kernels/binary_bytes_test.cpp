@@ -3,12 +3,14 @@
 #include <bs/kernels/binary.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/kernels/rounding.h>
 #include <bs/lib/memory.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 using namespace bs;
@@ -60,6 +62,31 @@ TEST_CASE("binary: every byte beside numbers, also those that are no bytes, and 
     check(maximum(bytes, number), [&](int64_t i) { return std::max<int64_t>(i, number); });
   }
   check(pow(bytes, flip(bytes, {0})), [&](int64_t i) { return power(i, 255 - i); });
+}
+
+TEST_CASE("binary: arithmetic refuses integers that would wrap before it begins") {
+  const auto x = [](DType dtype) { return Reference({2}).tensor(dtype, test_device()); };
+  constexpr int64_t large = int64_t{1} << 40, least = std::numeric_limits<int32_t>::min();
+  for (const DType dtype : {i32, u8}) {
+    CAPTURE(dtype);
+    for (const int64_t n : {large, -large, least - 1}) {
+      CHECK_THROWS_AS(add(x(dtype), n), Error);
+      CHECK_THROWS_AS(sub(n, x(dtype)), Error);
+      CHECK_THROWS_AS(mul(x(dtype), n), Error);
+      CHECK_THROWS_AS(pow(n, x(dtype)), Error);
+      CHECK_THROWS_AS(remainder(x(dtype), n), Error);
+      CHECK_THROWS_AS(maximum(x(dtype), n), Error);
+      CHECK_THROWS_AS(add(Tensor::empty({0}, dtype), n), Error);
+    }
+    CHECK(minimum(x(dtype), least).dtype() == dtype);
+    CHECK(div(x(dtype), large).dtype() == f32);  // divided in f32, which holds it
+  }
+  CHECK_THROWS_WITH_AS(
+      minimum(x(i32), large),
+      "minimum: number 1099511627776 beside i32 is not in [-2147483648, 2147483647]", Error);
+  for (const DType dtype : {i64, boolean})
+    CHECK(Reference::of(add(x(dtype), large))[1] == static_cast<double>(large));
+  CHECK(add(x(bf16), large).dtype() == bf16);
 }
 
 TEST_CASE("binary: products of all pairs of bytes, and of any number of bytes, wherever they lie") {

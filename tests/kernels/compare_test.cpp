@@ -65,6 +65,32 @@ TEST_CASE("comparisons of all bytes, with bytes and with numbers that are none")
   }
 }
 
+TEST_CASE("comparisons with integers that the tensor's dtype does not hold") {
+  constexpr int64_t wrap = int64_t{1} << 32;  // of which the lower half is 0
+  for (const DType dtype : {boolean, u8, i32, i64}) {
+    CAPTURE(dtype);
+    Reference a({2});
+    a.values = {0, dtype == boolean ? 1.0 : 5.0};
+    const Tensor x = a.tensor(dtype, test_device());
+    const auto five = static_cast<int64_t>(a[1]);
+    for (const int64_t number : {3000000000, wrap, wrap + five, int64_t{1} << 40}) {
+      CAPTURE(number);
+      for (const int64_t n : {number, -number}) {
+        const Values below = n > 0 ? Values{1, 1} : Values{0, 0};
+        const Values above = n > 0 ? Values{0, 0} : Values{1, 1};
+        CHECK(values(eq(x, n)) == Values{0, 0});
+        CHECK(values(ne(x, n)) == Values{1, 1});
+        CHECK(values(lt(x, n)) == below);
+        CHECK(values(le(x, n)) == below);
+        CHECK(values(gt(x, n)) == above);
+        CHECK(values(ge(x, n)) == above);
+        CHECK(values(n > x) == below);
+      }
+    }
+    CHECK(values(gt(x, std::numeric_limits<int64_t>::min())) == Values{1, 1});
+  }
+}
+
 TEST_CASE("comparisons broadcast, and mix dtypes and strides") {
   const Tensor a = Tensor::from<float>({1, 2, 3, 4, 5, 6}, {2, 3}).to(test_device());
   const Tensor b = Tensor::from<int64_t>({3, 2}).to(test_device());

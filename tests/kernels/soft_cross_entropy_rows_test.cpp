@@ -1,3 +1,4 @@
+#include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/soft_cross_entropy.h>
 #include <bs/tests/support/devices.h>
@@ -140,6 +141,21 @@ TEST_CASE("target_weights of classes that weigh alike") {
                           : dtype == f16 ? 0x1p-10
                                          : 0x1p-8));
         }
+}
+
+TEST_CASE("target_weights with an ignore_index whose lower half is a class") {
+  using Doubles = std::vector<double>;
+  const Tensor of_classes = Tensor::from<float>({2, 3}).to(test_device());
+  for (const DType number : {i64, i32})
+    for (const int64_t ignored :
+         {std::numeric_limits<int64_t>::min(), int64_t{1} << 32, (int64_t{1} << 32) + 1}) {
+      const Tensor t = cast(Tensor::from<int32_t>({0, 1}).to(test_device()), number);
+      const CrossEntropyOptions options{.ignore_index = ignored};
+      CHECK(Reference::of(target_weights(t, 2, of_classes, options, f32)).values ==
+            Doubles{2, 0, 0, 3});
+      CHECK(Reference::of(target_weights(t, 2, {}, options, f32)).values == Doubles{1, 0, 0, 1});
+      CHECK(target_weight_sum(t, 2, of_classes, options, f32).item() == 5);
+    }
 }
 
 TEST_CASE("target_weights beside a class whose weight is not finite") {

@@ -71,8 +71,13 @@ TEST_CASE("where promotes, and takes conditions of any dtype") {
   CHECK(Reference::of(where(c, a, 5)).values == std::vector<double>{5, 2, 3});
 }
 
-TEST_CASE("where refuses shapes that do not broadcast") {
+TEST_CASE("where refuses shapes that do not broadcast, and numbers that wrap") {
   const Tensor x = Tensor::empty({2}, f32);
   CHECK_THROWS_WITH_AS(where(Tensor::empty({3}, boolean), x, x),
                        "where: shapes [3] and [2] do not broadcast (3 against 2)", Error);
+  const Tensor c = Tensor::empty({2}, boolean), bytes = Tensor::empty({2}, u8);
+  CHECK_THROWS_WITH_AS(where(c, bytes, int64_t{1} << 40),
+                       "where: number 1099511627776 beside u8 is not in [-2147483648, 2147483647]",
+                       Error);
+  CHECK_THROWS_AS(where(c, int64_t{1} << 40, bytes), Error);
 }

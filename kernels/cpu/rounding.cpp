@@ -30,6 +30,16 @@ struct Remainder {
   }
 };
 
+/// floor(a / b) of the numbers themselves, not of their rounded quotient.
+float floor_of_quotient(float p, float q) {
+  return static_cast<float>(
+      std::floor(double{p} / q));  // below 2^28 no double is that near a whole
+}
+double floor_of_quotient(double p, double q) {
+  const double n = std::floor(p / q), rest = std::fma(-n, q, p);
+  return rest != 0 && (rest < 0) != (q < 0) ? n - 1 : n;
+}
+
 }  // namespace
 
 void floor(const Tensor& x, const Tensor& y, Stream) {
@@ -76,7 +86,7 @@ void isfinite(const Tensor& x, const Tensor& y, Stream) {
 void remainder_backward_b(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& db,
                           Stream) {
   visit_wide("remainder_backward_b", db.dtype(), [&]<class W>(Type<W>) {
-    map<W, W, W, W>([](W p, W q, W d) { return -(d * std::floor(p / q)); }, db, a, b, dy);
+    map<W, W, W, W>([](W p, W q, W d) { return -(d * floor_of_quotient(p, q)); }, db, a, b, dy);
   });
 }
 

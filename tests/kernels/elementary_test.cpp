@@ -230,6 +230,32 @@ TEST_CASE("rounding") {
   CHECK(sign(whole).dtype() == i64);
 }
 
+TEST_CASE("remainder_backward_b counts the multiples that the remainder leaves out") {
+  // Quotients that are rounded up to a whole number, or are one, of either sign.
+  const std::vector<double> a = {1, -1, 1, 6, -6, 0.3, -7.5, 1e6, 3, 0};
+  const std::vector<double> b = {0.1, 0.1, -0.1, 2, 4, 0.1, -2.5, 0.1, 0.3, 2};
+  for (const DType dtype : {f64, f32, f16, bf16}) {
+    CAPTURE(dtype);
+    Reference p({static_cast<int64_t>(a.size())}), q = p, d = p;
+    for (size_t i = 0; i < a.size(); ++i) {
+      p[i] = dtype == f16 && a[i] > 6e4 ? 300 : a[i];
+      q[i] = b[i];
+      d[i] = i % 2 == 0 ? 1 : -2;
+    }
+    const auto on = [&](const Reference& r) { return r.tensor(dtype, test_device()); };
+    const Reference x = Reference::of(on(p)), y = Reference::of(on(q));
+    const Reference db = Reference::of(remainder_backward_b(on(p), on(q), on(d)));
+    for (size_t i = 0; i < a.size(); ++i) {
+      CAPTURE(i);
+      const auto wide = static_cast<long double>(x[i]);
+      const auto n = static_cast<double>(std::floor(wide / static_cast<long double>(y[i])));
+      CHECK(db[i] == doctest::Approx(-d[i] * n).epsilon(epsilon(dtype)));
+    }
+  }
+  const auto f = [](float v) { return on_device(Tensor::from<float>({v})); };
+  CHECK(values(remainder_backward_b(f(1), f(0.1F), f(1))) == std::vector<double>{-9});
+}
+
 TEST_CASE("remainder has the divisor's sign") {
   const auto modulo = [](double a, double b) { return a - b * std::floor(a / b); };
   check_op({.name = "remainder",

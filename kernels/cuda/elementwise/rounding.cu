@@ -52,7 +52,9 @@ struct Remainder {
 struct RemainderBackwardB {
   template <class W>
   __device__ W operator()(W a, W b, W dy) const {
-    return -(dy * ::floor(a / b));
+    // The quotient may have been rounded up to a whole number; the rest's sign tells.
+    const W n = ::floor(a / b), rest = ::fma(-n, b, a);
+    return -(dy * (rest != 0 && (rest < 0) != (b < 0) ? n - 1 : n));
   }
 };
 struct IsInfinite {

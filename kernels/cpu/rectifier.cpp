@@ -39,8 +39,8 @@ void elu(const Tensor& x, const Tensor& y, double alpha, Stream) {
 
 void softplus(const Tensor& x, const Tensor& y, double beta, Stream) {
   const auto f = [=]<class W>(W v) {
-    const W z = W(beta) * v;
-    return ((z < 0 ? W(0) : z) + math::log1p(math::exp(-std::abs(z)))) / W(beta);
+    const W rest = math::log1p(math::exp(-std::abs(W(beta) * v)));  // the product may be infinite
+    return (v < 0 ? W(0) : v) + rest / W(beta);
   };
   map_floats("softplus", f, x, y);
 }

@@ -1,4 +1,5 @@
 #include <bs/autograd/rectifier.h>
+#include <bs/kernels/copy.h>
 #include <bs/kernels/rectifier.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
@@ -61,6 +62,13 @@ TEST_CASE("relatives of relu far out and where x is not finite") {
   CHECK((std::isnan(s[0]) && s[1] == inf && s[2] == 0 && s[3] == 200));
   CHECK(s[4] == doctest::Approx(std::exp(-20.0)));
   CHECK(s[5] == doctest::Approx(std::exp(-80.0)));
+  // Where beta x is infinite and x is not.
+  const Tensor large = Tensor::from<float>({1e38F, -1e38F}).to(test_device());
+  for (const DType dtype : {f32, bf16}) {
+    const Tensor in = cast(large, dtype);
+    const auto of = Reference::of(softplus(in, 10)).values;
+    CHECK((of[0] == Reference::of(in)[0] && of[1] == 0));
+  }
   const auto m = Reference::of(mish(x)).values;
   CHECK((std::isnan(m[0]) && m[1] == inf && m[3] == 200));
   CHECK(m[4] == doctest::Approx(-20 * std::exp(-20.0)));

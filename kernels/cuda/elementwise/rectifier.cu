@@ -31,8 +31,8 @@ struct Softplus {
   using W = device::wide<T>;
   W beta, share;  ///< share = 1 / beta: a product costs a third of a quotient
   __device__ W operator()(W x) const {
-    const W z = beta * x;
-    return ((z < 0 ? W(0) : z) + device::log1p_of<T>(device::exp_of<T>(-::abs(z)))) * share;
+    const W rest = device::log1p_of<T>(device::exp_of<T>(-::abs(beta * x)));  // of infinity too
+    return (x < 0 ? W(0) : x) + rest * share;
   }
   __device__ W operator()(W x, W dy) const { return dy * device::sigmoid_of<T>(beta * x); }
 };

@@ -62,9 +62,13 @@ void activation_dropout(const Tensor& x, const Tensor& y, Activation f, double p
 
 void activation_dropout_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, Activation f,
                                  double p, RandomState state, Stream stream) {
-  dropout(dy, dx, p, state, 0, stream);
-  if (f == Activation::relu) return relu_backward(x, dx, dx, stream);
-  gelu_backward(x, dx, dx, bs::detail::gelu_form(f), stream);
+  // The slope first: dy / (1 - p) may be beyond f16 where dx is not.
+  if (f == Activation::relu) {
+    relu_backward(x, dy, dx, stream);
+  } else {
+    gelu_backward(x, dy, dx, bs::detail::gelu_form(f), stream);
+  }
+  dropout(dx, dx, p, state, 0, stream);
 }
 
 }  // namespace bs::cpu

@@ -1,5 +1,6 @@
 #include <bs/autograd/dropout.h>
 #include <bs/kernels/activation.h>
+#include <bs/kernels/copy.h>
 #include <bs/kernels/dropout.h>
 #include <bs/kernels/fill.h>
 #include <bs/lib/philox.h>
@@ -91,6 +92,26 @@ TEST_CASE("activation_dropout drops what the activation gives") {
                        "activation_dropout: silu is none of relu, gelu and gelu_tanh", Error);
   CHECK_THROWS_WITH_AS(activation_dropout(x, Activation::relu, 1.5, state),
                        "activation_dropout: probability 1.5 is not within [0, 1]", Error);
+}
+
+TEST_CASE("activation_dropout_backward of a dy that only the slope keeps within f16") {
+  const Tensor x = Tensor::from<float>({-8, -40, 1, -0.5, -8, 3, -30, 0.1F}).to(test_device());
+  const RandomState state{5, 2};
+  for (const Activation f : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
+    const auto run = [&](DType dtype) {
+      const Tensor dy = full({8}, 40000, dtype, test_device());
+      return Reference::of(activation_dropout_backward(cast(x, dtype), dy, f, .5, state));
+    };
+    const Reference dx = run(f16), exact = run(f32);
+    for (size_t i = 0; i < 8; ++i) {
+      CAPTURE(i);
+      if (std::abs(exact[i]) > 65504) {
+        CHECK(std::isinf(dx[i]));
+      } else {
+        CHECK(std::abs(dx[i] - exact[i]) <= 4e-3 * std::abs(exact[i]) + 0x1p-22);
+      }
+    }
+  }
 }
 
 TEST_CASE("dropout drops as often as told, anew each time") {

@@ -87,8 +87,8 @@ void randint(const Tensor& x, int64_t low, uint64_t range, RandomState state, St
   visit_any(x.dtype(), [&]<class T>(Type<T>) {
     generate<2>(x.data<T>(), x.numel(), state, [=](Words w, int64_t j, T* out) {
       for (int k = 0; k < 2; ++k)
-        out[k] = from_integer<T>(
-            low + static_cast<int64_t>(below(join(w[2 * k][j], w[2 * k + 1][j]), range)));
+        out[k] = from_integer<T>(static_cast<int64_t>(
+            static_cast<uint64_t>(low) + below(join(w[2 * k][j], w[2 * k + 1][j]), range)));
     });
   });
 }

@@ -117,7 +117,8 @@ struct Randint {
   __device__ void operator()(PhiloxBlock b, T* out) const {
 #pragma unroll
     for (int k = 0; k < count; ++k)
-      out[k] = from_integer<T>(low + static_cast<int64_t>(below(pair_of(b, k), range)));
+      out[k] = from_integer<T>(
+          static_cast<int64_t>(static_cast<uint64_t>(low) + below(pair_of(b, k), range)));
   }
 };
 

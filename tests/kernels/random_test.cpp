@@ -126,6 +126,9 @@ TEST_CASE("randint gives every integer equally often") {
   }
   const Tensor wide = randint(-(int64_t{1} << 62), int64_t{1} << 62, {1000}, i64, test_device(), g);
   CHECK(std::abs(moments(values(wide)).mean) < 4 * 0x1p62 / std::sqrt(3 * 1000.0));
+  using Limits = std::numeric_limits<int64_t>;
+  const Tensor any = randint(Limits::min(), Limits::max(), {1000}, i64, test_device(), g);
+  CHECK(std::abs(moments(values(any)).mean) < 4 * 0x1p63 / std::sqrt(3 * 1000.0));
   for (double v : values(randint(7, 8, {100}, i32, test_device(), g))) REQUIRE(v == 7);
 }
 

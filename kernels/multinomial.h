@@ -17,8 +17,8 @@ struct MultinomialOptions {
 Tensor multinomial(const Tensor& weights, int64_t count, const MultinomialOptions& options = {},
                    Generator& generator = default_generator());
 
-/// clocks[i], f32 (f64 for f64), = exponential_clock of weights[i]; both dense and of one shape.
-/// Element i takes word i of the sequence, in f64 two words.
+/// clocks[i] = exponential_clock of weights[i] in f64 for f64, else its root in f32; both dense and
+/// of one shape. Element i takes word i of the sequence, in f64 two words.
 BS_BACKENDS(void exponential_clocks(const Tensor& weights, const Tensor& clocks, RandomState state,
                                     Stream stream))
 

@@ -14,7 +14,7 @@ void exponential_clocks(const Tensor& weights, const Tensor& clocks, RandomState
     const auto ring = [](const RandomWords& w, int64_t i, W weight) {
       const int64_t block = i / per_block, k = i % per_block;
       if constexpr (per_block == 4) {
-        return exponential_clock(w.word[k][block], weight);
+        return exponential_clock_root(w.word[k][block], weight);
       } else {
         return exponential_clock(join(w.word[2 * k][block], w.word[2 * k + 1][block]), weight);
       }

@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(threads) clocks_kernel(const T* weights, devic
     for (int k = 0; k < count; ++k) {
       const W rate = device::widen(weight.at[k]);
       if constexpr (count == 4) {
-        clock.at[k] = exponential_clock(random.word[k], rate);
+        clock.at[k] = exponential_clock_root(random.word[k], rate);
       } else {
         clock.at[k] = exponential_clock(join(random.word[2 * k], random.word[2 * k + 1]), rate);
       }

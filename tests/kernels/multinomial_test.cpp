@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 using namespace bs;
@@ -41,6 +42,20 @@ TEST_CASE("multinomial") {
   if (test_device().is_cpu())
     CHECK_THROWS_WITH_AS(multinomial(row({1, -2}, f32), 1), "multinomial: weights from -2 to 1",
                          Error);
+}
+
+TEST_CASE("multinomial draws each of many equal classes, however large their weights") {
+  for (const DType dtype : {f64, f32, f16, bf16})
+    for (const double weight : {dtype == f16 ? 6e4 : 1e38, 1.0, dtype == f16 ? 6e-8 : 1e-38}) {
+      const int64_t rows = 8000;
+      Generator generator(3);
+      const Tensor p = row(std::vector<double>(8, weight), dtype).expand({rows, 8});
+      const auto drawn = values(multinomial(p, 1, {}, generator));
+      for (int c = 0; c < 8; ++c) {
+        const auto count = static_cast<double>(std::count(drawn.begin(), drawn.end(), c));
+        CHECK(std::abs(count - 1000) < 5 * std::sqrt(rows / 8.0 * 7 / 8));
+      }
+    }
 }
 
 // After the first, the others come with the odds that are left.
@@ -89,13 +104,23 @@ TEST_CASE("exponential clocks have the mean of their rate, and never stand still
   constexpr uint32_t n = 1 << 16;
   for (uint32_t i = 0; i < n; ++i) {
     const uint32_t word = i << 16 | 0x8000U;
-    sum += exponential_clock(word, 2.0F) * 0x1p26;
+    sum += std::pow(exponential_clock_root(word, 2.0F), 2);
     precise += exponential_clock(uint64_t{word} << 32, 2.0);
   }
   CHECK(std::abs(sum / n - 0.5) < 1e-4);
   CHECK(std::abs(precise / n - 0.5) < 1e-4);
-  CHECK(exponential_clock(~0U, 1.0F) > 0);
+  CHECK((exponential_clock(~0U, 1.0F) > 0 && exponential_clock_root(~0U, 1.0F) > 0));
+  CHECK(exponential_clock(7U, 2.0F) * 0x1p26 ==
+        doctest::Approx(std::pow(exponential_clock_root(7U, 2.0F), 2)).epsilon(1e-6));
   CHECK(exponential_clock(~uint64_t{0}, 1.0) > 0);
-  CHECK(std::isfinite(exponential_clock(0U, 0x1p-149F)));
-  CHECK(std::isinf(exponential_clock(7U, 0.0F)));
+  CHECK(std::isfinite(exponential_clock_root(0U, 0x1p-149F)));
+  CHECK(exponential_clock_root(~0U, std::numeric_limits<float>::max()) > 0x1p-126F);
+  CHECK(std::isinf(exponential_clock_root(7U, 0.0F)));
+  // Of any weight to a few units in the last place, which the double of the same time tells.
+  for (int exponent = -149; exponent <= 127; ++exponent)
+    for (const uint32_t word : {0U, 7U, 0x80000000U, 0xfffffff0U, ~0U}) {
+      const double time = std::pow(double{exponential_clock_root(word, 1.0F)}, 2);
+      const double root = exponential_clock_root(word, std::ldexp(1.0F, exponent));
+      CHECK(root == doctest::Approx(std::sqrt(std::ldexp(time, -exponent))).epsilon(1e-6));
+    }
 }

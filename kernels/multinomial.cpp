@@ -11,6 +11,18 @@
 
 namespace bs {
 
+namespace {
+
+void check_weights(const char* op, const Tensor& weights) {
+  const Tensor largest = amax(weights, Dims{-1});  // of each row
+  const double low = amin(weights).item(), high = amax(largest).item();
+  BS_CHECK(low >= 0 && std::isfinite(high), "{}: weights from {} to {}", op, low, high);
+  BS_CHECK(amin(largest).item() > 0, "{}: row {} of weights {} has no class of a weight above 0",
+           op, argmin(reshape(largest, {largest.numel()})).item(), weights.shape());
+}
+
+}  // namespace
+
 // With replacement: where a uniform number falls among the running sums. Without: the classes whose
 // exponential clocks of rate `weight` ring first (Efraimidis and Spirakis, 2006).
 Tensor multinomial(const Tensor& weights, int64_t count, const MultinomialOptions& options,
@@ -23,10 +35,7 @@ Tensor multinomial(const Tensor& weights, int64_t count, const MultinomialOption
   const int64_t classes = weights.size(-1);
   BS_CHECK(count >= 0 && (options.replacement || count <= classes),
            "{}: {} draws from {} classes without replacement", op, count, classes);
-  if (weights.device().is_cpu() && weights.numel() > 0) {
-    const double low = amin(weights).item(), high = amax(weights).item();
-    BS_CHECK(low >= 0 && std::isfinite(high), "{}: weights from {} to {}", op, low, high);
-  }
+  if (weights.device().is_cpu() && weights.numel() > 0) check_weights(op, weights);
   if (!options.replacement) {
     const DType dtype = weights.dtype() == f64 ? f64 : f32;
     const Tensor clocks = Tensor::empty(weights.shape(), dtype, weights.device());

@@ -12,8 +12,9 @@ struct MultinomialOptions {
 /** @brief `count` classes [..., count], i64, for each row of weights [..., classes], which need not
  *  sum to 1. Without replacement the draws come in the order in which they were drawn. Both devices
  *  draw the same then: the classes whose exponential clocks, in f32 (f64 for f64), ring first.
+ *  Classes of weight 0 come when no others are left.
  *  @throws Error for more draws than classes without replacement; on the CPU also for a weight that
- *  is negative or not finite. */
+ *  is negative or not finite, and for a row of zeros. */
 Tensor multinomial(const Tensor& weights, int64_t count, const MultinomialOptions& options = {},
                    Generator& generator = default_generator());
 

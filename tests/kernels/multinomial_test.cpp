@@ -44,6 +44,23 @@ TEST_CASE("multinomial") {
                          Error);
 }
 
+TEST_CASE("multinomial refuses rows of zeros, which no device but the CPU looks for") {
+  if (!test_device().is_cpu()) return;
+  for (const DType dtype : {f64, f32, f16, bf16})
+    for (const bool replacement : {false, true}) {
+      CHECK_THROWS_WITH_AS(multinomial(row({0, 0}, dtype), 1, {replacement}),
+                           "multinomial: row 0 of weights [2] has no class of a weight above 0",
+                           Error);
+      const Tensor rows = row({0, 3, 1, 0, 0, 0, 2, 2}, dtype).view({2, 2, 2});
+      CHECK_THROWS_WITH_AS(
+          multinomial(rows, 1, {replacement}),
+          "multinomial: row 2 of weights [2, 2, 2] has no class of a weight above 0", Error);
+    }
+  // What no weight is left for comes last.
+  const auto drawn = values(multinomial(row({0, 0, 1, 0}, f32), 3));
+  CHECK(drawn[0] == 2);
+}
+
 TEST_CASE("multinomial draws each of many equal classes, however large their weights") {
   for (const DType dtype : {f64, f32, f16, bf16})
     for (const double weight : {dtype == f16 ? 6e4 : 1e38, 1.0, dtype == f16 ? 6e-8 : 1e-38}) {

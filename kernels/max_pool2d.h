@@ -27,7 +27,8 @@ MaxPool2dResult max_pool2d(const Tensor& x, const MaxPool2dOptions& options);
 /** @brief The maxima alone, for which less is computed and written. */
 Tensor max_pool2d_values(const Tensor& x, const MaxPool2dOptions& options);
 /** @brief dx of `x_shape`, in dy's format: each element gets the gradients of the windows that it
- *  won, always added in the same order. */
+ *  won, always added in the same order. Winners must be those of this pooling: the CPU throws an
+ *  Error for one outside of the image, and CUDA drops it. */
 Tensor max_pool2d_backward(const Tensor& dy, const Tensor& winner, const Shape& x_shape,
                            const MaxPool2dOptions& options);
 

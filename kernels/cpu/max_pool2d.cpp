@@ -1,5 +1,6 @@
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/cpu/row_pieces.h>
+#include <bs/kernels/cpu/window_taps.h>
 #include <bs/kernels/max_pool2d.h>
 #include <bs/lib/integers.h>
 
@@ -25,58 +26,6 @@ int64_t place(int64_t at, int64_t r, int64_t stride, int64_t padding, int64_t di
   const int64_t i = at * stride - padding + r * dilation;
   return i < extent ? i : -1;
 }
-
-/// An element of a window.
-struct Tap {
-  int64_t from;  ///< its first channel, from the window's first element
-  int32_t number;
-};
-
-/// The elements of a window that lie in an image of channels: most windows have the same.
-class Taps {
- public:
-  Taps(const PoolWindows& o, const Shape& image)
-      : o_(o), height_(image[1]), width_(image[2]), channels_(image[3]) {}
-
-  /// Those of window (p, column), whose first element is at `origin`.
-  std::span<const Tap> of(int64_t p, int64_t column, int64_t& origin) {
-    const int64_t top = p * o_.stride.h - o_.padding.h, left = column * o_.stride.w - o_.padding.w;
-    origin = (top * width_ + left) * channels_;
-    const Range rows(top, o_.kernel.h, o_.dilation.h, height_);
-    const Range columns(left, o_.kernel.w, o_.dilation.w, width_);
-    if (rows != rows_ || columns != columns_) list(rows, columns);
-    return {taps_.data(), count_};
-  }
-
- private:
-  /// Elements [begin, end) of a window along an axis.
-  struct Range {
-    int64_t begin = 0, end = 0;
-
-    Range() = default;
-    Range(int64_t first, int64_t kernel, int64_t dilation, int64_t extent) : end(kernel) {
-      if (first < 0) begin = ceil_div(-first, dilation);
-      if (first + (kernel - 1) * dilation >= extent) end = ceil_div(extent - first, dilation);
-    }
-    bool operator==(const Range&) const = default;
-  };
-
-  void list(const Range& rows, const Range& columns) {
-    rows_ = rows;
-    columns_ = columns;
-    count_ = 0;
-    for (int64_t r = rows.begin; r < rows.end; ++r)
-      for (int64_t s = columns.begin; s < columns.end; ++s)
-        taps_[count_++] = {(r * o_.dilation.h * width_ + s * o_.dilation.w) * channels_,
-                           static_cast<int32_t>(r * o_.kernel.w + s)};
-  }
-
-  PoolWindows o_;
-  int64_t height_, width_, channels_;
-  Range rows_, columns_;
-  size_t count_ = 0;
-  std::array<Tap, 256> taps_;
-};
 
 /// The maxima of up to a piece of channels over the elements of a window.
 template <class T, class Count>
@@ -253,107 +202,6 @@ void max_pool2d(const PoolWindows& o, const Tensor& x, const Tensor& y, const Te
     };
     c == 1 ? parallel_for(y.size(0) * p, grain, planes)
            : parallel_for(y.size(0) * p, grain, channels);
-  });
-}
-
-namespace {
-
-/// Where windows and their elements lie in an image.
-struct Places {
-  std::vector<int64_t> window;            ///< of each, in order; its first may be outside
-  std::array<int64_t, 256> element = {};  ///< of a window, by its number, from the window's
-
-  Places(const PoolWindows& o, const Tensor& dy, const Tensor& dx) {
-    const int64_t p = dy.size(1), q = dy.size(2), c = dy.size(3), w = dx.size(2);
-    window.reserve(static_cast<size_t>(p * q));
-    for (int64_t row = 0; row < p; ++row)
-      for (int64_t column = 0; column < q; ++column)
-        window.push_back(
-            ((row * o.stride.h - o.padding.h) * w + column * o.stride.w - o.padding.w) * c);
-    for (int64_t i = 0; i < o.kernel.h * o.kernel.w; ++i)
-      element[static_cast<size_t>(i)] =
-          (i / o.kernel.w * o.dilation.h * w + i % o.kernel.w * o.dilation.w) * c;
-  }
-};
-
-/// Windows of a plane hand their gradients out in order, each to the element that won it.
-template <class W>
-void hand_out(const Places& places, const W* slopes, const uint8_t* numbers, W* sums) {
-  const size_t windows = places.window.size();
-  for (size_t i = 0; i < windows; ++i)
-    sums[places.window[i] + places.element[numbers[i]]] += slopes[i];
-}
-
-/// The same of `channels` beside each other.
-template <class W>
-void hand_out(const Places& places, int64_t channels, const W* slopes, const uint8_t* numbers,
-              W* sums) {
-  for (const int64_t window : places.window) {
-    for (int64_t k = 0; k < channels; ++k)
-      sums[window + k + places.element[numbers[k]]] += slopes[k];
-    slopes += channels;
-    numbers += channels;
-  }
-}
-
-/// The same for a piece of channels of a window: each of its elements takes in what it won.
-template <class W>
-void hand_out_piece(std::span<const Tap> window, int64_t origin, const W* slopes,
-                    const uint8_t* numbers, W* sums) {
-  alignas(64) std::array<int32_t, piece> winner;
-  for (size_t i = 0; i < piece; ++i) winner[i] = numbers[i];
-  for (const Tap tap : window) {
-    W* const to = sums + (origin + tap.from);
-#pragma omp simd
-    for (size_t i = 0; i < piece; ++i) to[i] += winner[i] == tap.number ? slopes[i] : W{0};
-  }
-}
-
-/// The same of an image whose channels are whole pieces.
-template <class W>
-void hand_out(const PoolWindows& o, const Shape& outputs, const Shape& image, const W* slopes,
-              const uint8_t* numbers, W* sums) {
-  Taps taps(o, image);
-  for (int64_t p = 0; p < outputs[1]; ++p)
-    for (int64_t column = 0; column < outputs[2]; ++column) {
-      int64_t origin = 0;
-      const std::span<const Tap> window = taps.of(p, column, origin);
-      for (int64_t c = 0; c < outputs[3]; c += piece, slopes += piece, numbers += piece)
-        hand_out_piece(window, origin + c, slopes, numbers, sums);
-    }
-}
-
-}  // namespace
-
-void max_pool2d_backward(const PoolWindows& o, const Tensor& dy, const Tensor& winner,
-                         const Tensor& dx, Stream) {
-  visit_floating("max_pool2d_backward", dx.dtype(), [&]<class T>(Type<T>) {
-    const int64_t channels = dx.size(3), images = dx.size(0);
-    const int64_t size = dx.numel() / images, outputs = dy.numel() / images;
-    const T* from = dy.data<T>();
-    const auto* winners = winner.data<uint8_t>();
-    T* to = dx.data<T>();
-    const Places places(o, dy, dx);
-    // Larger windows take fewer steps channel by channel.
-    const bool by_pieces = channels % piece == 0 && o.kernel.h * o.kernel.w <= 9;
-    parallel_for(images, std::max<int64_t>(1, elementwise_grain / size),
-                 [&](int64_t begin, int64_t end) {
-                   RowBuffer<T> image(size), slopes(outputs);
-                   for (int64_t n = begin; n < end; ++n) {
-                     auto* sums = image.target(to + n * size);
-                     std::fill_n(sums, size, 0);
-                     const auto* in = slopes.read(from + n * outputs, outputs);
-                     const uint8_t* numbers = winners + n * outputs;
-                     if (by_pieces) {
-                       hand_out(o, dy.shape(), dx.shape(), in, numbers, sums);
-                     } else if (channels == 1) {
-                       hand_out(places, in, numbers, sums);
-                     } else {
-                       hand_out(places, channels, in, numbers, sums);
-                     }
-                     image.write(to + n * size, size);
-                   }
-                 });
   });
 }
 

@@ -171,6 +171,38 @@ TEST_CASE("max_pool2d finds the same values and winners in planes and in channel
   }
 }
 
+TEST_CASE("max_pool2d_backward of winners that are of no window") {
+  const MaxPool2dOptions options{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
+  for (const int64_t channels : {1, 5, 64})
+    for (const int number : {0, 2, 6, 9, 255})  // above, beside, or no elements of a window
+      for (const DType dtype : {f64, f32, f16, bf16})
+        for (const bool last : {false, true}) {
+          CAPTURE(channels);
+          CAPTURE(number);
+          const Shape image = {2, channels, 7, 7}, result = {2, channels, 4, 4};
+          Reference winners(result), ones(result);
+          for (double& v : winners.values) v = 4;
+          for (double& v : ones.values) v = 1;
+          winners.at({1, channels - 1, 0, 0}) = number;
+          const Tensor dy = in_format(ones.tensor(dtype, test_device()), last);
+          const Tensor of = in_format(winners.tensor(u8, test_device()), last);
+          if (test_device().is_cpu()) {
+            CHECK_THROWS_AS(max_pool2d_backward(dy, of, image, options), Error);
+            continue;
+          }
+          double sum = 0;  // all others hand out what they have
+          const Reference dx = Reference::of(max_pool2d_backward(dy, of, image, options));
+          for (const double v : dx.values) sum += v;
+          CHECK(sum == static_cast<double>(ones.values.size() - 1));
+        }
+  if (!test_device().is_cpu()) return;
+  const Tensor dy = Tensor::empty({1, 2, 4, 4}, f32);
+  const Tensor winners = Tensor::from<uint8_t>(std::vector<uint8_t>(32, 0), {1, 2, 4, 4});
+  CHECK_THROWS_WITH_AS(max_pool2d_backward(dy, winners, {1, 2, 7, 7}, options),
+                       "max_pool2d_backward: winners of image 0 of [2, 7, 7, 1] lie outside of it",
+                       Error);
+}
+
 TEST_CASE("max_pool2d says what is wrong") {
   const Tensor x = Tensor::empty({2, 3, 4, 4}, f32, test_device());
   CHECK_THROWS_WITH(max_pool2d(x, {.kernel = {17, 17}}),

@@ -75,12 +75,16 @@ class PaddedRows {
  public:
   static constexpr int64_t vector = 16, lines = 16;
 
-  PaddedRows(const PoolWindows& o, int64_t width, int64_t windows) : o_(o), width_(width) {
-    const int64_t reach = (round_up(windows, vector) - 1) * o.stride.w;
-    const int64_t size = reach + (o.kernel.w - 1) * o.dilation.w + 1;
-    size_ = std::max(size, o.padding.w + width);
-    const int64_t rows = (lines - 1) * o.stride.h + (o.kernel.h - 1) * o.dilation.h + 1;
-    values_.assign(static_cast<size_t>(rows * size_), -std::numeric_limits<W>::infinity());
+  /// For planes of `width` columns and p x q windows.
+  PaddedRows(const PoolWindows& o, int64_t width, int64_t p, int64_t q)
+      : o_(o), width_(width), size_(row_size(o, width, q)) {
+    values_.assign(static_cast<size_t>(rows(o, p) * size_), -std::numeric_limits<W>::infinity());
+  }
+  /// Whether they take little memory, or not much more than a plane: lanes without a window reach
+  /// far where strides are long.
+  static bool are_small(const PoolWindows& o, int64_t height, int64_t width, int64_t p, int64_t q) {
+    constexpr int64_t little = 1 << 16;
+    return rows(o, p) * row_size(o, width, q) <= std::max(little, 4 * height * width);
   }
   /// Takes in the rows that lines [first, last) of windows meet: `lines` of them at most. Before
   /// these are used, so that no load has to wait for a part of it to be stored.
@@ -95,6 +99,14 @@ class PaddedRows {
   const W* row(int64_t y) const { return values_.data() + (y - from_) * size_; }
 
  private:
+  static int64_t rows(const PoolWindows& o, int64_t p) {
+    return (std::min(lines, p) - 1) * o.stride.h + (o.kernel.h - 1) * o.dilation.h + 1;
+  }
+  static int64_t row_size(const PoolWindows& o, int64_t width, int64_t q) {
+    const int64_t reach = (round_up(q, vector) - 1) * o.stride.w;
+    return std::max(reach + (o.kernel.w - 1) * o.dilation.w + 1, o.padding.w + width);
+  }
+
   PoolWindows o_;
   int64_t width_, size_ = 0, from_ = 0;
   std::vector<W> values_;
@@ -191,7 +203,7 @@ void max_pool2d(const PoolWindows& o, const Tensor& x, const Tensor& y, const Te
                       from_winner(winners, line * q * c));
     };
     const auto planes = [&](int64_t begin, int64_t end) {
-      PaddedRows<Wide<T>> rows(o, x.size(2), q);
+      PaddedRows<Wide<T>> rows(o, x.size(2), p, q);
       while (begin < end) {
         const int64_t first = begin % p,
                       last = std::min({p, first + end - begin, first + rows.lines});
@@ -200,8 +212,9 @@ void max_pool2d(const PoolWindows& o, const Tensor& x, const Tensor& y, const Te
           pool_plane(o, rows, h, line, q, to + begin * q, from_winner(winners, begin * q));
       }
     };
-    c == 1 ? parallel_for(y.size(0) * p, grain, planes)
-           : parallel_for(y.size(0) * p, grain, channels);
+    const bool by_planes = c == 1 && PaddedRows<Wide<T>>::are_small(o, h, x.size(2), p, q);
+    by_planes ? parallel_for(y.size(0) * p, grain, planes)
+              : parallel_for(y.size(0) * p, grain, channels);
   });
 }
 

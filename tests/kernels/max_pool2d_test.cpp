@@ -171,6 +171,23 @@ TEST_CASE("max_pool2d finds the same values and winners in planes and in channel
   }
 }
 
+TEST_CASE("max_pool2d of windows far apart takes no more memory than the image") {
+  for (const int64_t stride : {int64_t{40}, int64_t{4000}, int64_t{1} << 24})
+    for (const Shape& shape : {Shape{1, 1, 64, 64}, Shape{3, 2, 90, 41}}) {
+      CAPTURE(stride);
+      const MaxPool2dOptions options{
+          .kernel = {2, 3}, .stride = {stride, stride}, .padding = {1, 1}};
+      const Reference x = random_reference(shape, 7);
+      Reference winners;
+      const Tensor in = x.tensor(f32, test_device());
+      const Reference expected = pooled(Reference::of(in), options, &winners);
+      const MaxPool2dResult r = max_pool2d(in, options);
+      CHECK(Reference::of(r.y).values == expected.values);
+      CHECK(Reference::of(r.winner).values == winners.values);
+      CHECK(Reference::of(max_pool2d_values(in, options)).values == expected.values);
+    }
+}
+
 TEST_CASE("max_pool2d_backward of winners that are of no window") {
   const MaxPool2dOptions options{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
   for (const int64_t channels : {1, 5, 64})

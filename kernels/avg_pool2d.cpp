@@ -72,7 +72,9 @@ Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& options) {
 Tensor avg_pool2d_backward(const Tensor& dy, const Shape& x_shape,
                            const AvgPool2dOptions& options) {
   constexpr const char* op = "avg_pool2d_backward";
-  return resample(op, map_of(op, x_shape, options).transposed(), dy);
+  const ImageMap map = map_of(op, x_shape, options);
+  check_same_images(op, dy, x_shape);
+  return resample(op, map.transposed(), dy);
 }
 
 Tensor adaptive_avg_pool2d(const Tensor& x, Extent2 size) {
@@ -87,8 +89,8 @@ Tensor adaptive_avg_pool2d_backward(const Tensor& dy, const Shape& x_shape) {
   check_image(op, dy.shape());
   const Extent2 size{dy.size(2), dy.size(3)};
   const ImageMap map = adaptive_map(op, x_shape, size);
-  const bool alike = dy.size(0) == x_shape[0] && dy.size(1) == x_shape[1];
-  if (size != Extent2{1, 1} || !alike) return resample(op, map.transposed(), dy);
+  check_same_images(op, dy, x_shape);
+  if (size != Extent2{1, 1}) return resample(op, map.transposed(), dy);
   // Of one window: the same for each pixel.
   if (!is_floating(dy.dtype())) detail::unsupported_dtype(op, dy.dtype(), "f64, f32, f16 or bf16");
   const bool last = is_channels_last(dy);

@@ -54,7 +54,9 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
 Tensor interpolate_backward(const Tensor& dy, const Shape& x_shape,
                             const InterpolateOptions& options) {
   constexpr const char* op = "interpolate_backward";
-  return resample(op, map_of(op, x_shape, options).transposed(), dy);
+  const ImageMap map = map_of(op, x_shape, options);
+  check_same_images(op, dy, x_shape);
+  return resample(op, map.transposed(), dy);
 }
 
 }  // namespace bs

@@ -128,7 +128,9 @@ Tensor pad(const Tensor& x, const PadOptions& options) {
 
 Tensor pad_backward(const Tensor& dy, const Shape& x_shape, const PadOptions& options) {
   constexpr const char* op = "pad_backward";
-  return resample(op, map_of(op, x_shape, options).transposed(), dy);
+  const ImageMap map = map_of(op, x_shape, options);
+  check_same_images(op, dy, x_shape);
+  return resample(op, map.transposed(), dy);
 }
 
 }  // namespace bs

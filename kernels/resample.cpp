@@ -26,6 +26,12 @@ AxisMap AxisMap::transposed() const {
   return map;
 }
 
+void check_same_images(const char* op, const Tensor& dy, const Shape& x) {
+  check_image(op, dy.shape());
+  BS_CHECK(dy.size(0) == x[0] && dy.size(1) == x[1],
+           "{}: dy {} does not have the images and channels of x {}", op, dy.shape(), x);
+}
+
 Tensor resample(const char* op, const ImageMap& map, const Tensor& x, double outside) {
   check_image(op, x.shape());
   if (!is_floating(x.dtype())) detail::unsupported_dtype(op, x.dtype(), "f64, f32, f16 or bf16");

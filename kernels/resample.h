@@ -39,6 +39,9 @@ struct ImageMap {
   ImageMap transposed() const { return {rows.transposed(), columns.transposed()}; }
 };
 
+/** @brief Throws an Error naming `op` unless dy has the images and channels of x, [N, C, H, W]. */
+void check_same_images(const char* op, const Tensor& dy, const Shape& x);
+
 /** @brief The map applied to x [N, C, H, W], floating, any strides.
  *  @param[in] outside value of outputs that no input has a part in
  *  @return y [N, C, rows.outputs(), columns.outputs()] in x's format, dense. Sums are kept in f32,

@@ -306,3 +306,24 @@ TEST_CASE("image maps of nothing, and what they refuse") {
   CHECK_THROWS_WITH(adaptive_avg_pool2d(x, {0, 1}),
                     "adaptive_avg_pool2d: 0 x 1 windows of x [1, 3, 4, 4]");
 }
+
+TEST_CASE("gradients of image maps refuse another number of images or channels") {
+  const Tensor dy = Tensor::empty({2, 3, 2, 2}, f32, test_device());
+  const auto refused = [](const char* op, const Shape& x) {
+    return std::string(op) + ": dy [2, 3, 2, 2] does not have the images and channels of x " +
+           to_string(x);
+  };
+  for (const Shape& x : {Shape{4, 3, 4, 4}, Shape{2, 5, 4, 4}, Shape{3, 2, 4, 4}}) {
+    CHECK_THROWS_WITH(avg_pool2d_backward(dy, x, {.kernel = {2, 2}}),
+                      refused("avg_pool2d_backward", x).c_str());
+    CHECK_THROWS_WITH(adaptive_avg_pool2d_backward(dy, x),
+                      refused("adaptive_avg_pool2d_backward", x).c_str());
+    CHECK_THROWS_AS(adaptive_avg_pool2d_backward(dy.slice(2, 0, 1).slice(3, 0, 1), x), Error);
+    CHECK_THROWS_WITH(interpolate_backward(dy, x, {.size = {2, 2}}),
+                      refused("interpolate_backward", x).c_str());
+    const Shape inner = {x[0], x[1], 1, 1};
+    CHECK_THROWS_WITH(
+        pad_backward(dy, inner, {.padding = {.top = 1, .left = 1}, .mode = PadMode::replicate}),
+        refused("pad_backward", inner).c_str());
+  }
+}

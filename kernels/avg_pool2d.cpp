@@ -15,6 +15,7 @@ namespace {
 
 AxisMap window_map(const char* op, const PoolAxis& axis, const AvgPool2dOptions& options) {
   const int64_t outputs = axis.outputs(op, options.ceil_mode);
+  check_map_size(op, outputs, std::min(axis.kernel, axis.in));
   AxisMap map(axis.in);
   for (int64_t o = 0; o < outputs; ++o) {
     const int64_t first = o * axis.stride - axis.padding;

@@ -26,6 +26,12 @@ AxisMap AxisMap::transposed() const {
   return map;
 }
 
+void check_map_size(const char* op, int64_t outputs, int64_t inputs) {
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  BS_CHECK(outputs * inputs <= most, "{}: {} windows of {} elements along an axis are more than {}",
+           op, outputs, inputs, most);
+}
+
 void check_same_images(const char* op, const Tensor& dy, const Shape& x) {
   check_image(op, dy.shape());
   BS_CHECK(dy.size(0) == x[0] && dy.size(1) == x[1],

@@ -39,6 +39,9 @@ struct ImageMap {
   ImageMap transposed() const { return {rows.transposed(), columns.transposed()}; }
 };
 
+/** @brief Throws an Error naming `op` where so many inputs of so many outputs are more than maps
+ *  count. Before a map is made, which would take the memory of all. */
+void check_map_size(const char* op, int64_t outputs, int64_t inputs);
 /** @brief Throws an Error naming `op` unless dy has the images and channels of x, [N, C, H, W]. */
 void check_same_images(const char* op, const Tensor& dy, const Shape& x);
 

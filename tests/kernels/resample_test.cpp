@@ -305,6 +305,10 @@ TEST_CASE("image maps of nothing, and what they refuse") {
                     "avg_pool2d: a window of 5 does not fit 4 elements and padding 0");
   CHECK_THROWS_WITH(adaptive_avg_pool2d(x, {0, 1}),
                     "adaptive_avg_pool2d: 0 x 1 windows of x [1, 3, 4, 4]");
+  CHECK_THROWS_WITH(avg_pool2d(Tensor::empty({1, 1, 1, 1 << 22}, f32, test_device()),
+                               {.kernel = {1, 1 << 20}, .stride = {1, 1}}),
+                    "avg_pool2d: 3145729 windows of 1048576 elements along an axis are more than "
+                    "2147483647");
 }
 
 TEST_CASE("gradients of image maps refuse another number of images or channels") {

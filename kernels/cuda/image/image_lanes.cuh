@@ -176,6 +176,15 @@ void walk_images(const char* op, const Tensor& walked, F&& f, int64_t lines_toge
   }
 }
 
+/// Throws where 32 bits do not count the packs of an image that is read where another is walked. Of
+/// planes together visit_image_lanes() has seen to that.
+template <int N, bool planes>
+void check_read(const char* op, const Tensor& read) {
+  constexpr int64_t limit = (int64_t{1} << 32) - 1;
+  const int64_t packs = read.size(1) * read.size(2) * (planes ? 1 : read.size(3) / N);
+  BS_CHECK(packs <= limit, "{}: {} packs of an image are more than {}", op, packs, limit);
+}
+
 /// Calls f(std::integral_constant<int, N>, std::bool_constant<planes>) for images of x's channels:
 /// packs of channels, or eight planes at a time, where 32 bits count what these have in x and y.
 template <class T, class F>

@@ -178,7 +178,8 @@ __device__ Found<T, N, numbered> greatest_of(const ImageLanes<const T, N, planes
         const int row = row0 + down.nearest(r0 + r) * static_cast<int>(o.dilation_h.number);
 #pragma unroll
         for (int s = 0; s < columns; ++s)
-          raw[r][s] = from.raw((static_cast<unsigned>(row * o.w) + column_at[s]) * packs);
+          raw[r][s] = from.raw(
+              (static_cast<unsigned>(row) * static_cast<unsigned>(o.w) + column_at[s]) * packs);
       }
 #pragma unroll
       for (int r = 0; r < rows; ++r)
@@ -197,7 +198,8 @@ __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 3 : 2)
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= count) return;
   const ImageWalk::Place at = walk.place(i);
-  const auto from = walk.lanes<N, planes>(x, static_cast<unsigned>(o.h * o.w), at);
+  const auto from =
+      walk.lanes<N, planes>(x, static_cast<unsigned>(o.h) * static_cast<unsigned>(o.w), at);
   const auto greatest = greatest_of<T, N, planes, rows, columns, numbered>(
       from, o, walk.packs.number, at.line, at.column);
   wide<T> best[N];
@@ -259,6 +261,7 @@ void pool(const PoolWindows& o, const Tensor& x, const Tensor& y, const Tensor& 
       [&]<int N, bool planes>(std::integral_constant<int, N>, std::bool_constant<planes>) {
         // Planes, whose elements come one by one, have registers for a few.
         constexpr int most_rows = planes ? 1 : 3;
+        check_read<N, planes>("max_pool2d", x);
         const bool whole = o.kernel.h <= most_rows && o.kernel.w <= 3;
         const auto kernel = whole ? max_pool2d_kernel<D, N, planes, most_rows, 3, numbered>
                                   : max_pool2d_kernel<D, N, planes, 1, 3, numbered>;

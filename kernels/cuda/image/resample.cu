@@ -384,6 +384,7 @@ struct Resampling {
 
   template <int N, bool planes, int several>
   void lanes() const {
+    check_read<N, planes>("resample", x);
     walk_images<N * several, planes>(
         "resample", y, [&](int64_t image, const ImageWalk& walk, uint32_t count) {
           resample_kernel<D, N, planes, several, Axis>

@@ -37,7 +37,8 @@ __global__ void __launch_bounds__(threads)
     const GatheredTap tap = taps[i % packs * pack + k];
     const int row = row0 + tap.h, column = column0 + tap.w;
     const bool inside = tap.c >= 0 && row >= 0 && row < walk.h && column >= 0 && column < walk.w;
-    values.at[k] = inside ? from[(row * walk.w + column) * walk.c + tap.c] : T(0);
+    const int64_t at = (int64_t{row} * walk.w + column) * walk.c + tap.c;  // images may be large
+    values.at[k] = inside ? from[at] : T(0);
   }
   reinterpret_cast<device::Pack<T, pack>*>(to)[i] = values;
 }
@@ -54,7 +55,10 @@ void gather_taps(const GatheredTaps& by, const Tensor& x, const Tensor& to, Stre
       using D = device_type<T>;
       // As many images at a time as 32 bits count the packs of.
       const int64_t of_image = to.numel() / to.size(0) / pack;
-      const int64_t most = std::max<int64_t>(1, ((int64_t{1} << 31) - 1) / of_image);
+      constexpr int64_t limit = (int64_t{1} << 31) - 1;
+      BS_CHECK(of_image <= limit, "conv2d_backward_w: {} packs of an image are more than {}",
+               of_image, limit);
+      const int64_t most = limit / of_image;
       for (int64_t n = 0; n < to.size(0); n += most) {
         const int64_t count = std::min(most, to.size(0) - n) * of_image;
         gather_taps_kernel<D><<<grid_of("conv2d_backward_w", ceil_div(count, threads)), threads, 0,

@@ -38,33 +38,47 @@ def _run(operation, *arrays, options=()):
     return results[0] if len(results) == 1 else tuple(results)
 
 
+def _check_layout(name, layout):
+    # Of anything else with a handle, or a number, the library would read memory that is no layout.
+    if not isinstance(layout, Layout):
+        raise TypeError(f"bs.{name}: layout is of {type(layout).__name__}, not a bs.Layout")
+
+
+def _product(name, layout, transpose_a, transpose_b):
+    _check_layout(name, layout)
+    return _operations.Product(name, layout, transpose_a + 2 * transpose_b)
+
+
 def sdd(a, b, layout, transpose_a=False, transpose_b=False):
     """The blocks of op(a) op(b) that `layout` names: values [..., nnz, block, block]."""
-    return _run(_operations.Product("sdd", layout, transpose_a + 2 * transpose_b), a, b)
+    return _run(_product("sdd", layout, transpose_a, transpose_b), a, b)
 
 
 def dsd(values, layout, b, transpose_a=False, transpose_b=False):
     """op(s) op(b), where s is the block-sparse matrix of these values."""
-    return _run(_operations.Product("dsd", layout, transpose_a + 2 * transpose_b), values, b)
+    return _run(_product("dsd", layout, transpose_a, transpose_b), values, b)
 
 
 def dds(a, values, layout, transpose_a=False, transpose_b=False):
     """op(a) op(s), where s is the block-sparse matrix of these values."""
-    return _run(_operations.Product("dds", layout, transpose_a + 2 * transpose_b), a, values)
+    return _run(_product("dds", layout, transpose_a, transpose_b), a, values)
 
 
 def to_dense(values, layout):
     """The dense matrix, zero where no block is stored."""
+    _check_layout("to_dense", layout)
     return _run(_operations.Convert(("bs_to_dense", "bs_to_sparse"), layout), values)
 
 
 def to_sparse(dense, layout):
     """The blocks of a dense matrix that `layout` names."""
+    _check_layout("to_sparse", layout)
     return _run(_operations.Convert(("bs_to_sparse", "bs_to_dense"), layout), dense)
 
 
 def softmax(values, layout, scale=1.0, causal=False, key_padding_mask=None):
     """Softmax over the stored columns of each row. The mask is boolean, true for columns to keep."""
+    _check_layout("softmax", layout)
     mask = _tensor(key_padding_mask)
     return _run(_operations.Softmax(layout, scale, causal, mask), values)
 
@@ -75,6 +89,7 @@ def attention(q, k, v, layout, scale=None, causal=False, key_padding_mask=None):
     scale: None stands for 1 / sqrt(head_dim). The mask is boolean [batch, keys], true for keys to
     see. k and v may have fewer heads, which neighbours share.
     """
+    _check_layout("attention", layout)
     if scale == 0:
         raise ValueError("bs.attention: a scale of 0")
     operation = _operations.Attention(layout, scale or 0.0, causal, _tensor(key_padding_mask))
@@ -90,6 +105,8 @@ def lstm(x, weights, h0=None, c0=None, lengths=None, reverse=False, layout=None)
     """
     if not 2 <= len(weights) <= 5:
         raise ValueError(f"bs.lstm: {len(weights)} weights, where 2 to 5 are expected")
+    if layout is not None:
+        _check_layout("lstm", layout)
     weights = tuple(weights) + (None,) * (5 - len(weights))
     steps = None
     if lengths is not None:
@@ -131,5 +148,6 @@ def conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
 
 def block_sparse_conv2d(x, values, layout, kernel, bias=None, stride=1, padding=0, dilation=1):
     """Convolution by the blocks of Layout.for_conv2d; kernel: rows and columns of the filter."""
+    _check_layout("block_sparse_conv2d", layout)
     options = _conv_options(stride, padding, dilation, 1)
     return _run(_operations.BlockSparseConv2d(layout, _pair(kernel), options), x, values, bias)

@@ -95,6 +95,25 @@ class Smoke(unittest.TestCase):
         with self.assertRaises(ValueError):
             bs.Tensor.from_buffer(array("d", [1.0]), (2,))
 
+    def test_what_is_no_layout(self):
+        a, q, mask = ones(32, 32), ones(1, 1, 32, 8), bs.Layout.dense(2, block=16).mask()
+        blocks, weights = ones(4, 16, 16), (ones(4, 2), ones(4, 1))
+        calls = {
+            "sdd": lambda wrong: bs.sdd(a, a, wrong),
+            "dsd": lambda wrong: bs.dsd(blocks, wrong, a),
+            "dds": lambda wrong: bs.dds(a, blocks, wrong),
+            "to_dense": lambda wrong: bs.to_dense(blocks, wrong),
+            "to_sparse": lambda wrong: bs.to_sparse(a, wrong),
+            "softmax": lambda wrong: bs.softmax(blocks, wrong),
+            "attention": lambda wrong: bs.attention(q, q, q, wrong),
+            "lstm": lambda wrong: bs.lstm(ones(3, 1, 2), weights, layout=wrong),
+            "block_sparse_conv2d": lambda wrong: bs.block_sparse_conv2d(q, blocks, wrong, 1),
+        }
+        for name, function in calls.items():
+            for wrong in (3, mask, "text"):
+                with self.assertRaisesRegex(TypeError, f"^bs.{name}: layout is of"):
+                    function(wrong)
+
     def test_capsules(self):
         made = bs.Layout.dense(2).mask()
         for version in (None, (1, 0)):

@@ -318,8 +318,10 @@ TEST_CASE("batch_norm_backward_x by the sums of a whole is the whole's gradient"
                 .x = x, .weight = weight, .bias = {}, .mean = r.mean, .rstd = r.rstd, .relu = relu};
             const Tensor sums = batch_norm_backward_sums(saved, dy);
             const Tensor dx = batch_norm_backward_x(saved, dy, sums, count).dx;
-            check_close("dx", Reference::of(dx), Reference::of(batch_norm_backward(saved, dy).dx),
-                        16 * epsilon(dtype));
+            const Reference whole = Reference::of(batch_norm_backward(saved, dy).dx);
+            // Channels of equal elements have gradients of hundreds, which are rounded.
+            const double most = (16 + largest(whole)) * epsilon(dtype);
+            check_close("dx", Reference::of(dx), whole, most);
             if (relu) continue;
             const Reference h = Reference::of(x), dz = Reference::of(dy), of = Reference::of(sums),
                             mean = Reference::of(r.mean), rstd = Reference::of(r.rstd);
@@ -331,7 +333,7 @@ TEST_CASE("batch_norm_backward_x by the sums of a whole is the whole's gradient"
               expected[i] =
                   scale * (dz[i] - (of[c] + normal * of[all + c]) / static_cast<double>(count));
             }
-            check_close("dx", Reference::of(dx), expected, 16 * epsilon(dtype));
+            check_close("dx", Reference::of(dx), expected, most);
           }
       }
 }

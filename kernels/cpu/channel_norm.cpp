@@ -2,6 +2,7 @@
 
 #include <bs/kernels/copy.h>
 #include <bs/kernels/cpu/channel_parts.h>
+#include <bs/kernels/cpu/column_moments.h>
 
 #include <array>
 #include <cmath>
@@ -12,31 +13,6 @@ namespace {
 
 /// Where a ReLU's gradient is cut off: nowhere, where z is not positive, where y is not.
 enum class Mask : uint8_t { none, z, y };
-
-/// Mean and squared deviations of one part, of each of its slots; both are zero before.
-template <bool columns, class T, class W = Wide<T>>
-void part_moments(const T* x, int64_t rows, int64_t width, W* mean, W* squares) {
-  const auto sum_up = [=](W* to, const auto& term) {
-    PartSums<W, columns> sums(to);
-    for (int64_t r = 0; r < rows; ++r)
-      for_pieces(width, [&](int64_t begin, auto length) {
-        RowPieceBuffer<T> buffer;
-        const W* in = buffer.read(x + r * width + begin, length);
-        W* sum = sums.at(begin);
-#pragma omp simd
-        for (int64_t i = 0; i < length; ++i) sum[i] += term(in[i], begin + i);
-      });
-    sums.finish();
-  };
-  sum_up(mean, [](W value, int64_t) { return value; });
-  const auto count = static_cast<W>(columns ? rows : width);
-  for (int64_t i = 0; i < (columns ? width : 1); ++i) mean[i] /= count;
-  const W centre = *mean;
-  sum_up(squares, [=](W value, int64_t i) {
-    const W deviation = value - (columns ? mean[i] : centre);
-    return deviation * deviation;
-  });
-}
 
 template <class W>
 W* maybe(const Tensor& t) {
@@ -131,10 +107,15 @@ void moments(const ChannelSlots& s, const Tensor& x, const ChannelStatistics& to
   const int64_t parts = Parts(s).parts;
   LineVector<W> mean(static_cast<size_t>(s.slots() * parts)), squares(mean.size());
   const T* from = x.data<T>();
-  const auto of_part = s.inner > 1 ? part_moments<true, T> : part_moments<false, T>;
   for_each_part(s, [&](int64_t o, int64_t part, int64_t first, int64_t rows, int64_t width) {
     const int64_t at = (o * parts + part) * s.inner;
-    of_part(from + first, rows, width, mean.data() + at, squares.data() + at);
+    W *const to_mean = mean.data() + at, *const to_squares = squares.data() + at;
+    const T* const row = from + first;
+    if (s.inner > 1)
+      return moments_of_columns(row, row, false, rows, width, width, to_mean, to_squares);
+    const Moments<W> run = moments_of_row(row, width);
+    *to_mean = run.mean;
+    *to_squares = run.squares;
   });
   if (to.batches.defined()) ++*to.batches.data<int64_t>();
   const double momentum = to.momentum >= 0 || !to.batches.defined()

@@ -62,35 +62,6 @@ class PartSums {
   alignas(64) W of_plane_[columns ? 1 : piece] = {};
 };
 
-/** @brief Merged as by Chan, Golub and LeVeque (1979). */
-template <class W>
-struct Moments {
-  W count = 0, mean = 0, squares = 0;
-
-  void merge(W other_count, W other_mean, W other_squares) {
-    const W both = count + other_count, deviation = other_mean - mean;
-    const W share = other_count / both;
-    // Of no element the square could be infinite, and 0 of it is not.
-    const W apart = count == 0 ? W(0) : deviation;
-    squares += other_squares + apart * apart * count * share;
-    mean += deviation * share;
-    count = both;
-  }
-};
-
-/** @brief The same of a row of slots, whose counts are alike. */
-template <class W>
-void merge_rows(W count, W other_count, int64_t n, const W* other_mean, const W* other_squares,
-                W* mean, W* squares) {
-  const W share = other_count / (count + other_count);
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) {
-    const W deviation = other_mean[i] - mean[i];
-    squares[i] += other_squares[i] + deviation * deviation * count * share;
-    mean[i] += deviation * share;
-  }
-}
-
 /** @brief Calls join(count so far, count of the part, first part's row, the part's row) for each
  * part but the first of [outer, parts, inner], in order: the first takes in the others, whole rows
  * at a time. */

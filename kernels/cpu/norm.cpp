@@ -1,4 +1,5 @@
 #include <bs/kernels/cpu/parallel.h>
+#include <bs/kernels/cpu/part_moments.h>
 #include <bs/kernels/cpu/rows.h>
 #include <bs/kernels/norm.h>
 #include <bs/lib/integers.h>
@@ -24,14 +25,16 @@ struct Statistics {
   W mean, rstd;
 };
 
-/// Two passes over a row that the first has brought into the cache: exact where one pass with
-/// sums of squares would cancel.
+/// The mean of a centred row is off by no more than its rounding.
 template <class W>
 Statistics<W> statistics(const W* x, int64_t n, W eps, bool centred) {
   const auto count = static_cast<W>(n);
-  const W mean = centred ? sum_of<W>(n, [=](int64_t i) { return x[i]; }) / count : W{0};
-  const W squares = sum_of<W>(n, [=](int64_t i) { return (x[i] - mean) * (x[i] - mean); });
-  return {mean, 1 / std::sqrt(squares / count + eps)};
+  if (centred) {
+    const Moments<W> all = moments_of_row(x, n);
+    return {all.mean, 1 / std::sqrt(all.squares / count + eps)};
+  }
+  const W squares = sum_of<W>(n, [=](int64_t i) { return x[i] * x[i]; });
+  return {0, 1 / std::sqrt(squares / count + eps)};
 }
 
 /// y = a + b of a row, rounded once.

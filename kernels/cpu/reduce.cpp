@@ -173,13 +173,6 @@ void reduce_strip(const T* x, int64_t rows, int64_t step, int64_t columns, const
   }
 }
 
-/// Rows of a chunk when columns of n rows are reduced: about as many as there are chunks.
-int64_t chunk_rows(int64_t n) {
-  int64_t rows = 64;
-  while (rows * rows < n) rows *= 2;
-  return rows;
-}
-
 /// y[o, c] = scale * the terms x[o, :, c] combined; x [outer, n, inner].
 template <class Op, class W, class T, class Term>
 void reduce_columns(const T* x, int64_t outer, int64_t n, int64_t inner, const Term& term, W* y,
@@ -227,15 +220,6 @@ void reduce(const Tensor& x, const Term& term, const Tensor& y, double scale) {
   }
 }
 
-/// y of what f gives in the dtype of sums.
-template <class F>
-void through_wide(const Tensor& y, F f) {
-  if (!is_low_precision(y.dtype())) return f(y);
-  const Tensor wide = Tensor::empty(y.shape(), f32, y.device());
-  f(wide);
-  copy(wide, y);
-}
-
 /// Reduces x to y by Op.
 template <class Op>
 void reduce_to(const char* op, const Tensor& x, const Tensor& y, double scale) {
@@ -279,47 +263,6 @@ void count_equal(const Tensor& x, const Tensor& to, const Tensor& y, Stream) {
 }
 
 void product(const Tensor& x, const Tensor& y, Stream) { reduce_to<Product>("prod", x, y, 1); }
-
-/// In two passes.
-void squared_deviation(const Tensor& x, const Tensor& mean, const Tensor& y, double scale,
-                       Stream stream) {
-  const Tensor around = mean.defined() ? mean : Tensor::empty_like(y);
-  sum(x, around, 1 / static_cast<double>(x.size(1)), stream);
-  visit_floating("var", x.dtype(), [&]<class T>(Type<T>) {
-    reduce<Sum, Wide<T>, T>(x, SquaredDeviation<Wide<T>>{around.data<Wide<T>>()}, y, scale);
-  });
-}
-
-/// In two passes over rows, whose sums are columns of parts.
-void variance_of_parts(const Tensor& x, const Tensor& y, double scale, bool is_root, Stream) {
-  const int64_t parts = x.size(0), results = x.size(1), n = x.size(2);
-  visit_floating("var", x.dtype(), [&]<class T>(Type<T>) {
-    using W = Wide<T>;
-    through_wide(y, [&](const Tensor& wide) {
-      const Tensor rows = x.view({parts * results, n, 1});
-      const Tensor sums = Tensor::empty({parts * results}, wide.dtype(), x.device());
-      const Tensor means = Tensor::empty_like(sums);
-      const auto add_parts = [&](double by) {
-        reduce<Sum, W, W>(sums.view({1, parts, results}), Identity{}, wide, by);
-      };
-      reduce<Sum, W, T>(rows, Identity{}, sums, 1);
-      add_parts(1 / static_cast<double>(parts * n));
-      for (int64_t part = 0; part < parts; ++part)
-        std::copy_n(wide.data<W>(), results, means.data<W>() + part * results);
-      reduce<Sum, W, T>(rows, SquaredDeviation<W>{means.data<W>()}, sums, 1);
-      add_parts(scale);
-      if (is_root) take_roots<W>(wide);
-    });
-  });
-}
-
-void variance(const Tensor& x, const Tensor& y, double scale, bool is_root, Stream stream) {
-  through_wide(y, [&](const Tensor& wide) {
-    squared_deviation(x, {}, wide, scale, stream);
-    if (!is_root) return;
-    visit_floating("stddev", wide.dtype(), [&]<class T>(Type<T>) { take_roots<Wide<T>>(wide); });
-  });
-}
 
 void amax(const Tensor& x, const Tensor& y, Stream) { reduce_to<Max>("amax", x, y, 1); }
 

@@ -1,6 +1,7 @@
 #pragma once
 /** @file What reductions on the CPU combine, and how: an operation of two, and the term that an
  *  element is. */
+#include <bs/kernels/copy.h>
 #include <bs/kernels/cpu/convert.h>
 #include <bs/kernels/cpu/panels.h>
 #include <bs/kernels/cpu/vector_math.h>
@@ -92,15 +93,6 @@ struct Square {
     return x * x;
   }
 };
-/// (x - mean)^2, one mean a result.
-template <class W>
-struct SquaredDeviation {
-  const W* mean;
-  template <class V>
-  V operator()(V x, int64_t result) const {
-    return (x - mean[result]) * (x - mean[result]);
-  }
-};
 /// 1 where x is the number of its result, else 0.
 template <class W, class T>
 struct EqualTo {
@@ -157,6 +149,22 @@ void visit_terms(const char* op, DType dtype, F f) {
   if (dtype == u8 || dtype == boolean) return f(Type<uint8_t>{}, Type<int64_t>{});
   if (dtype == i64) return f(Type<int64_t>{}, Type<int64_t>{});
   visit_floating(op, dtype, [&]<class T>(Type<T> t) { f(t, Type<Wide<T>>{}); });
+}
+
+/// y of what f gives in the dtype of sums.
+template <class F>
+void through_wide(const Tensor& y, F f) {
+  if (!is_low_precision(y.dtype())) return f(y);
+  const Tensor wide = Tensor::empty(y.shape(), f32, y.device());
+  f(wide);
+  copy(wide, y);
+}
+
+/// Rows of a chunk when columns of n rows are reduced: about as many as there are chunks.
+inline int64_t chunk_rows(int64_t n) {
+  int64_t rows = 64;
+  while (rows * rows < n) rows *= 2;
+  return rows;
 }
 
 }  // namespace bs::cpu

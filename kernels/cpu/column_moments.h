@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
 #include <type_traits>
 
 namespace bs::cpu {
@@ -113,11 +112,10 @@ struct LongRowMoments {
 template <class T, class W = Wide<T>>
 void moments_of_columns(const T* x, const T* first, bool has_base, int64_t rows, int64_t step,
                         int64_t columns, W* mean, W* squares) {
+  constexpr int64_t size = Vector<W>::size, narrow = 128;
   int64_t at = 0;
-  // Strips of rows that are a multiple of a page apart would drive each other out of the cache.
-  constexpr int64_t page = 4096, ways = 8;
-  const int64_t apart = std::gcd(step * static_cast<int64_t>(sizeof(T)), page);
-  if (rows > ways * (page / apart)) {
+  // Long rows are read from end to end, as memory is fast at. Half a vector is slow to widen.
+  if (columns >= narrow || (!is_fine<T> && columns % (2 * size) != 0)) {
     LongRowMoments<T> of;
     for (; at < columns; at += of.most)
       of.find(x + at, first + at, has_base, rows, step, std::min(of.most, columns - at), mean + at,
@@ -131,9 +129,9 @@ void moments_of_columns(const T* x, const T* first, bool has_base, int64_t rows,
   const auto strips_of = [&](auto width) {
     while (at + width <= columns) strip(width);
   };
-  strips_of(std::integral_constant<int64_t, 4 * Vector<W>::size>{});
-  strips_of(std::integral_constant<int64_t, 2 * Vector<W>::size>{});
-  strips_of(std::integral_constant<int64_t, Vector<W>::size>{});
+  strips_of(std::integral_constant<int64_t, 4 * size>{});
+  strips_of(std::integral_constant<int64_t, 2 * size>{});
+  strips_of(std::integral_constant<int64_t, size>{});
   if (at < columns) strip(columns - at);
 }
 

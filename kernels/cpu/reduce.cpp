@@ -19,41 +19,71 @@ namespace bs::cpu {
 namespace {
 
 // What is combined, and in which order, depends on the shape alone. Runs are cut into chunks of
-// fixed length, and the chunks' results are combined in order.
+// fixed length, whose results are combined in pairs where a row has many, else in order.
 
 /// Columns of a task.
 constexpr int64_t strip = 1024;
 /// Independent partial results along a row: two vectors of AVX-512.
 constexpr int64_t lanes = 32;
 
+/// Terms of a lane that are combined one after the other: errors of sums do not grow with a row.
+constexpr int64_t run_of_lane = 16;
+
+/// Vectors of partial results.
+template <class W>
+struct LaneVectors {
+  static constexpr int64_t size = Vector<W>::size, vectors = lanes / size;
+  typename Vector<W>::type at[vectors];
+};
+
+/// Combines x[0, count), some multiple of `lanes` but not none, in runs.
+template <class Op, class W, class T, class Term>
+LaneVectors<W> combine_runs(const T* x, int64_t count, const Term& term, int64_t result) {
+  using V = typename Vector<W>::type;
+  constexpr int64_t run = run_of_lane * lanes;
+  const auto combine = [&](int64_t begin) {
+    LaneVectors<W> sums;
+    for (V& sum : sums.at) sum = V{} + Op::template identity<W>;
+    const int64_t end = std::min(count, begin + run);
+    int64_t i = begin;
+    do {  // at least once, so that no sum needs memory
+      alignas(64) W buffer[lanes];
+      const W* wide = widened(x + i, lanes, buffer);
+      for (int64_t k = 0; k < LaneVectors<W>::vectors; ++k) {
+        V terms;
+        std::memcpy(&terms, wide + k * LaneVectors<W>::size, sizeof terms);
+        sums.at[k] = Op::combine(sums.at[k], term(terms, result));
+      }
+      i += lanes;
+    } while (i < end);
+    return sums;
+  };
+  LaneVectors<W> all = combine(0);
+  for (int64_t begin = run; begin < count; begin += run) {
+    const LaneVectors<W> more = combine(begin);
+    for (int64_t k = 0; k < LaneVectors<W>::vectors; ++k)
+      all.at[k] = Op::combine(all.at[k], more.at[k]);
+  }
+  return all;
+}
+
 /// Combines `lanes` of x[0, count) at a time into partial[0, lanes); how many were taken.
 template <class Op, class W, class T, class Term>
 int64_t combine_lanes(const T* x, int64_t count, const Term& term, int64_t result, W* partial) {
-  int64_t i = 0;
+  const int64_t whole = count / lanes * lanes;
   if constexpr (Op::in_registers) {
-    using V = typename Vector<W>::type;
-    constexpr int64_t size = Vector<W>::size, vectors = lanes / size;
-    V sums[vectors];
-    std::memcpy(sums, partial, sizeof sums);
-    for (; i + lanes <= count; i += lanes) {
-      alignas(64) W buffer[lanes];
-      const W* wide = widened(x + i, lanes, buffer);
-      for (int64_t k = 0; k < vectors; ++k) {
-        V terms;
-        std::memcpy(&terms, wide + k * size, sizeof terms);
-        sums[k] = Op::combine(sums[k], term(terms, result));
-      }
-    }
-    std::memcpy(partial, sums, sizeof sums);
+    const LaneVectors<W> sums = combine_runs<Op, W>(x, whole, term, result);
+    std::memcpy(partial, sums.at, sizeof sums.at);
   } else {
-    for (; i + lanes <= count; i += lanes) {
+    std::fill_n(partial, lanes, Op::template identity<W>);
+    for (int64_t i = 0; i < whole; i += lanes) {
       alignas(64) W buffer[lanes];
       const W* wide = widened(x + i, lanes, buffer);
       for (int64_t l = 0; l < lanes; ++l)
         partial[l] = Op::combine(partial[l], term(wide[l], result));
     }
   }
-  return i;
+  return whole;
 }
 
 /// Combines partial[0, 2 width) into partial[0]. Each width is a constant, so that it vectorises.
@@ -69,23 +99,12 @@ void fold(W* partial) {
 /// fold. Short rows spend most of their time on that memory.
 template <class Op, class W, class T, class Term>
 W reduce_lanes(const T* x, int64_t count, const Term& term, int64_t result) {
-  using V = typename Vector<W>::type;
   constexpr int64_t size = Vector<W>::size;
-  V sums[lanes / size];
-  for (V& sum : sums) sum = V{} + Op::template identity<W>;
-  for (int64_t i = 0; i < count; i += lanes) {
-    alignas(64) W buffer[lanes];
-    const W* wide = widened(x + i, lanes, buffer);
-    for (int64_t k = 0; k < lanes / size; ++k) {
-      V terms;
-      std::memcpy(&terms, wide + k * size, sizeof terms);
-      sums[k] = Op::combine(sums[k], term(terms, result));
-    }
-  }
-  for (int64_t width = lanes / size / 2; width > 0; width /= 2)
-    for (int64_t k = 0; k < width; ++k) sums[k] = Op::combine(sums[k], sums[k + width]);
+  LaneVectors<W> sums = combine_runs<Op, W>(x, count, term, result);
+  for (int64_t width = LaneVectors<W>::vectors / 2; width > 0; width /= 2)
+    for (int64_t k = 0; k < width; ++k) sums.at[k] = Op::combine(sums.at[k], sums.at[k + width]);
   alignas(64) W last[size];
-  std::memcpy(last, sums, sizeof last);
+  std::memcpy(last, sums.at, sizeof last);
   fold<Op, size / 2>(last);
   return last[0];
 }
@@ -108,7 +127,6 @@ W reduce_chunk(const T* x, int64_t count, const Term& term, int64_t result) {
   if constexpr (Op::in_registers)
     if (count % lanes == 0) return reduce_lanes<Op, W>(x, count, term, result);
   alignas(64) W partial[lanes];
-  std::fill_n(partial, lanes, Op::template identity<W>);
   const int64_t whole = combine_lanes<Op>(x, count, term, result, partial);
   for (int64_t l = 0; whole + l < count; ++l)
     partial[l] = Op::combine(partial[l], term(term_of<W>(x[whole + l]), result));
@@ -132,10 +150,11 @@ void reduce_rows(const T* x, int64_t rows, int64_t n, const Term& term, W* y, W 
     }
   });
   for (int64_t row = 0; row < rows; ++row) {
-    const W* part = partial.get() + row * chunks;
-    W total = part[0];
-    for (int64_t c = 1; c < chunks; ++c) total = Op::combine(total, part[c]);
-    y[row] = scale * total;
+    W* const part = partial.get() + row * chunks;
+    for (int64_t step = 1; step < chunks; step *= 2)
+      for (int64_t c = 0; c + step < chunks; c += 2 * step)
+        part[c] = Op::combine(part[c], part[c + step]);
+    y[row] = scale * part[0];
   }
 }
 

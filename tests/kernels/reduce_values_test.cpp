@@ -75,6 +75,14 @@ TEST_CASE("sums over thousands of rows lose next to nothing") {
               64 * epsilon(f32));
 }
 
+TEST_CASE("errors of sums do not grow with the length of a row") {
+  for (const int64_t n : {500, 8192, 8199, 100000, 1 << 20}) {
+    const Tensor x = full_of(n, 12345.6).tensor(f32, test_device());
+    // Every step of a sum of equal terms may be off alike.
+    CHECK(mean(x).item() == doctest::Approx(x.slice(0, 0, 1).item()).epsilon(8 * epsilon(f32)));
+  }
+}
+
 TEST_CASE("16-bit reductions are kept in f32") {
   const Tensor large = on_device(full_of(200, 60000).tensor(f16, Device::cpu()));
   CHECK(mean(large).item() == doctest::Approx(60000).epsilon(epsilon(f16)));

@@ -2,11 +2,14 @@
 
 #include <bs/kernels/concat.h>
 #include <bs/kernels/copy.h>
+#include <bs/lib/out_of_memory.h>
 #include <bs/nn/data/draws.h>
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <numeric>
+#include <stdexcept>
 #include <thread>
 
 namespace bs::data {
@@ -66,22 +69,38 @@ DataLoader::DataLoader(Dataset dataset, DataLoaderOptions options)
   BS_CHECK(batches_ >= 1, "data loader: {} samples make no batch of {}", dataset_.size, o.batch);
 }
 
-/// Which samples batch `number` has: those of the epoch's order (Fisher and Yates).
-std::vector<int64_t> DataLoader::indices(int64_t number) const {
-  std::vector<int64_t> order(static_cast<size_t>(dataset_.size));
-  std::iota(order.begin(), order.end(), int64_t{0});
-  if (options_.shuffle) {
-    Draws draws(options_.seed, static_cast<uint64_t>(number / batches_));
-    for (size_t i = order.size() - 1; i > 0; --i)
-      std::swap(order[i], order[static_cast<size_t>(draws.below(static_cast<int64_t>(i) + 1))]);
-  }
+/// Which samples batch `number` has: those of the epoch's order.
+std::vector<int64_t> DataLoader::indices(int64_t number) try {
   const int64_t from = number % batches_ * options_.batch;
-  const int64_t to = std::min(from + options_.batch, dataset_.size);
-  return {order.begin() + from, order.begin() + to};
+  const int64_t count = std::min(options_.batch, dataset_.size - from);
+  if (options_.shuffle) {
+    shuffle(number / batches_);
+    return {order_.begin() + from, order_.begin() + from + count};
+  }
+  std::vector<int64_t> in_order(static_cast<size_t>(count));
+  std::iota(in_order.begin(), in_order.end(), from);
+  return in_order;
+} catch (const std::bad_alloc&) {
+  out_of_own_memory("data loader");
+} catch (const std::length_error&) {
+  out_of_own_memory("data loader");
+}
+
+/// Puts the samples in the epoch's order (Fisher and Yates). This is kept: its other batches need
+/// it too, and it takes as long as the epoch is.
+void DataLoader::shuffle(int64_t epoch) {
+  if (ordered_ == epoch) return;
+  ordered_ = -1;
+  order_.resize(static_cast<size_t>(dataset_.size));
+  std::iota(order_.begin(), order_.end(), int64_t{0});
+  Draws draws(options_.seed, static_cast<uint64_t>(epoch));
+  for (size_t i = order_.size() - 1; i > 0; --i)
+    std::swap(order_[i], order_[static_cast<size_t>(draws.below(static_cast<int64_t>(i) + 1))]);
+  ordered_ = epoch;
 }
 
 /// On `stream`, which a thread of the loader would not have by itself.
-std::vector<Tensor> DataLoader::make(int64_t number, Stream stream) const {
+std::vector<Tensor> DataLoader::make(int64_t number, Stream stream) {
   const StreamGuard on(stream);
   const std::vector<int64_t> chosen = indices(number);
   std::vector<std::vector<Tensor>> samples(chosen.size());

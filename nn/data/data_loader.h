@@ -32,7 +32,7 @@ std::vector<Tensor> stacked(std::span<const std::vector<Tensor>> samples);
 
 struct DataLoaderOptions {
   int64_t batch = 32;
-  bool shuffle = false;  ///< a new order each epoch, a function of the seed and the epoch
+  bool shuffle = false;  ///< a new order each epoch, a function of seed and epoch; 8 bytes a sample
   uint64_t seed = 0;
   bool drop_last = false;  ///< whether an epoch's last batch is left out where it is short
   int prefetch = 2;        ///< batches made ahead on a thread of their own; 0: none, and no thread
@@ -65,12 +65,17 @@ class DataLoader : public Cursor {
   void seek(int64_t cursor) override;
 
  private:
-  std::vector<int64_t> indices(int64_t number) const;
-  std::vector<Tensor> make(int64_t number, Stream stream) const;
+  std::vector<int64_t> indices(int64_t number);
+  void shuffle(int64_t epoch);
+  std::vector<Tensor> make(int64_t number, Stream stream);
 
   Dataset dataset_;
   DataLoaderOptions options_;
   int64_t batches_ = 0, cursor_ = 0;
+  /// The samples of a shuffled epoch in its order. They belong to the thread that makes batches,
+  /// which is that of `ahead_` where there is one.
+  std::vector<int64_t> order_;
+  int64_t ordered_ = -1;                                    ///< the epoch of `order_`
   std::unique_ptr<Prefetcher<std::vector<Tensor>>> ahead_;  ///< made by next() after a seek
 };
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <future>
+#include <mutex>
 #include <new>
 #include <numeric>
 
@@ -83,9 +84,21 @@ struct SpeechLoader::Ahead {
   Prefetcher<SpeechBatch> batches;
 };
 
+/// The order of one epoch. It is kept, as making it takes as long as the epoch is. The thread that
+/// works ahead asks for it, and so may any other.
+struct SpeechLoader::Epoch {
+  std::mutex mutex = {};
+  int64_t number = -1;
+  std::vector<int64_t> utterances = {};
+  std::vector<int64_t> places = {};  ///< which piece of them each batch is
+};
+
 SpeechLoader::SpeechLoader(std::shared_ptr<const Utterances> utterances, SpeechFeatures features,
                            const SpeechLoaderOptions& options)
-    : utterances_(std::move(utterances)), features_(std::move(features)), options_(options) {
+    : utterances_(std::move(utterances)),
+      features_(std::move(features)),
+      options_(options),
+      epoch_(std::make_unique<Epoch>()) {
   const auto& o = options_;
   BS_CHECK(utterances_ && !utterances_->empty(), "speech_loader: no utterances");
   BS_CHECK(o.batch > 0 && o.buckets > 0 && o.prefetch >= 0 && o.workers > 0,
@@ -109,23 +122,30 @@ int64_t SpeechLoader::batches_an_epoch() const {
   return ceil_div(count, std::min(options_.batch, count));
 }
 
-std::vector<int64_t> SpeechLoader::indices(int64_t batch) const {
-  BS_CHECK(batch >= 0, "speech_loader: batch {}", batch);
-  const int64_t epoch = batch / batches_an_epoch();
-  Draws draws(options_.seed ^ order_key, static_cast<uint64_t>(epoch));
-  std::vector<int64_t> order = by_length_;
-  const size_t count = order.size();
+void SpeechLoader::order(Epoch& epoch, int64_t number) const {
+  if (epoch.number == number) return;
+  epoch.number = -1;
+  Draws draws(options_.seed ^ order_key, static_cast<uint64_t>(number));
+  epoch.utterances = by_length_;
+  const size_t count = epoch.utterances.size();
   const size_t buckets = std::min(static_cast<size_t>(options_.buckets), count);
   for (size_t i = 0; i < buckets; ++i) {
     const size_t begin = count * i / buckets, end = count * (i + 1) / buckets;
-    shuffle(std::span(order).subspan(begin, end - begin), draws);
+    shuffle(std::span(epoch.utterances).subspan(begin, end - begin), draws);
   }
-  std::vector<int64_t> places(static_cast<size_t>(batches_an_epoch()));
-  std::iota(places.begin(), places.end(), 0);
-  shuffle(places, draws);
-  const int64_t place = places[static_cast<size_t>(batch % batches_an_epoch())];
-  const auto begin = order.begin() + place * options_.batch;
-  return {begin, begin + std::min<int64_t>(options_.batch, order.end() - begin)};
+  epoch.places.resize(static_cast<size_t>(batches_an_epoch()));
+  std::iota(epoch.places.begin(), epoch.places.end(), 0);
+  shuffle(epoch.places, draws);
+  epoch.number = number;
+}
+
+std::vector<int64_t> SpeechLoader::indices(int64_t batch) const {
+  BS_CHECK(batch >= 0, "speech_loader: batch {}", batch);
+  const std::lock_guard lock(epoch_->mutex);
+  order(*epoch_, batch / batches_an_epoch());
+  const int64_t place = epoch_->places[static_cast<size_t>(batch % batches_an_epoch())];
+  const auto begin = epoch_->utterances.begin() + place * options_.batch;
+  return {begin, begin + std::min<int64_t>(options_.batch, epoch_->utterances.end() - begin)};
 }
 
 SpeechBatch SpeechLoader::make(int64_t number) const {

@@ -77,12 +77,15 @@ class SpeechLoader : public Cursor {
 
  private:
   struct Ahead;
+  struct Epoch;
+  void order(Epoch& epoch, int64_t number) const;
   SpeechBatch make(int64_t number) const;
 
   std::shared_ptr<const Utterances> utterances_;
   SpeechFeatures features_;
   SpeechLoaderOptions options_;
   std::vector<int64_t> by_length_;  ///< numbers of all utterances, the shortest first
+  std::unique_ptr<Epoch> epoch_;    ///< what was in order last
   int64_t cursor_ = 0;
   std::unique_ptr<Ahead> ahead_;  ///< the thread; made by the first next() after a seek
 };

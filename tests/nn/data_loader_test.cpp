@@ -1,14 +1,17 @@
 #include <bs/kernels/arange.h>
 #include <bs/kernels/random.h>
 #include <bs/nn/data/data_loader.h>
+#include <bs/nn/data/draws.h>
 #include <bs/tests/support/beside.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
+#include <time.h>
 
 #include <algorithm>
 #include <atomic>
 #include <limits>
+#include <numeric>
 #include <optional>
 
 using namespace bs;
@@ -17,6 +20,28 @@ using namespace bs::test;
 namespace {
 
 std::vector<double> values(const Tensor& x) { return Reference::of(x).values; }
+
+/// The order of an epoch by Fisher and Yates, written anew.
+std::vector<double> shuffled(int64_t size, uint64_t seed, uint64_t epoch) {
+  std::vector<double> order(static_cast<size_t>(size));
+  std::iota(order.begin(), order.end(), 0.0);
+  data::Draws draws(seed, epoch);
+  for (int64_t last = size - 1; last > 0; --last)
+    std::swap(order[static_cast<size_t>(last)], order[static_cast<size_t>(draws.below(last + 1))]);
+  return order;
+}
+
+/// So many samples, each its own number.
+data::Dataset numbers(int64_t size) {
+  return {size, [](int64_t i) { return std::vector<Tensor>{Tensor::from<int64_t>({i})}; }};
+}
+
+/// Seconds that this thread has computed.
+double seconds() {
+  timespec now = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 /// Ten rows [i, i] and their numbers.
 data::Dataset ten() {
@@ -70,6 +95,51 @@ TEST_CASE("a series goes on where it was left, whatever threads made it") {
   CHECK(series(options, 2) == expected);
   options.prefetch = 0;
   CHECK(series(options, 2) == expected);
+}
+
+TEST_CASE("the order of an epoch is a function of the seed and the epoch, wherever one begins") {
+  constexpr int64_t size = 10, batch = 3;
+  for (const int prefetch : {0, 2})
+    for (const bool drop_last : {false, true}) {
+      data::DataLoader loader(ten(), {.batch = batch,
+                                      .shuffle = true,
+                                      .seed = 9,
+                                      .drop_last = drop_last,
+                                      .prefetch = prefetch});
+      // Forwards through epochs, within one, back, and into the same one again.
+      for (const int64_t cursor : {0, 1, 2, 3, 4, 5, 11, 10, 2, 3, 1000, 1001, 0}) {
+        if (cursor != loader.cursor()) loader.seek(cursor);
+        const std::vector<double> order =
+            shuffled(size, 9, static_cast<uint64_t>(cursor / loader.batches()));
+        const int64_t from = cursor % loader.batches() * batch, to = std::min(from + batch, size);
+        CHECK(values(loader.next()[1]) ==
+              std::vector<double>(order.begin() + from, order.begin() + to));
+      }
+    }
+}
+
+TEST_CASE("an epoch is put in order once, not for each of its batches") {
+  data::DataLoader loader(numbers(400'000), {.batch = 2, .shuffle = true, .prefetch = 0});
+  const double start = seconds();
+  loader.next();
+  const double first = seconds() - start;
+  for (int i = 0; i < 20; ++i) loader.next();
+  CHECK(seconds() - start < 5 * first);
+}
+
+TEST_CASE("a data set that is not shuffled may have any size") {
+  for (const int64_t size : {int64_t{1} << 45, std::numeric_limits<int64_t>::max()})
+    for (const int prefetch : {0, 1}) {
+      data::DataLoader loader(numbers(size), {.batch = 2, .prefetch = prefetch});
+      loader.seek(data::Cursor::most - 1);
+      const double number = static_cast<double>((data::Cursor::most - 1) % loader.batches() * 2);
+      CHECK(values(loader.next()[0]) == std::vector<double>{number, number + 1});
+    }
+  constexpr int64_t most = std::numeric_limits<int64_t>::max();
+  data::DataLoader halves(numbers(most), {.batch = most - 1, .drop_last = true});
+  CHECK(halves.batches() == 1);
+  data::DataLoader many(numbers(most), {.shuffle = true, .prefetch = 0});
+  CHECK_THROWS_AS(many.next(), OutOfMemory);
 }
 
 TEST_CASE("samples may be mapped, chosen and collated") {

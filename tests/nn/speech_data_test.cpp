@@ -7,11 +7,14 @@
 #include <bs/tests/support/reference.h>
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
+#include <time.h>
 
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <numeric>
 #include <set>
+#include <thread>
 
 using namespace bs;
 using namespace bs::test;
@@ -130,6 +133,57 @@ TEST_CASE("speech_loader: an epoch has every utterance once, lengths close toget
     CHECK(all != first_epoch);
     if (epoch == 0) first_epoch = all;
   }
+}
+
+TEST_CASE("speech_loader: the order is a function of the epoch, in whatever order it is asked") {
+  const auto order_key = uint64_t{0x6f72646572};
+  constexpr int64_t count = 23, batch = 4, buckets = 3, pieces = 6;
+  const data::SpeechLoader loader(utterances(count), features(),
+                                  {.batch = batch, .buckets = buckets, .seed = 7, .prefetch = 0});
+  const auto shuffle = [](auto begin, auto end, data::Draws& draws) {
+    for (auto left = end - begin; left > 1; --left)
+      std::swap(begin[left - 1], begin[draws.below(left)]);
+  };
+  for (const int64_t number : {0, 1, 7, 6, 5, 23, 24, 0, 60}) {
+    data::Draws draws(7 ^ order_key, static_cast<uint64_t>(number / pieces));
+    std::vector<int64_t> order(count), places(pieces);  // utterance i is the i-th by length
+    std::iota(order.begin(), order.end(), 0);
+    std::iota(places.begin(), places.end(), 0);
+    for (int64_t i = 0; i < buckets; ++i)
+      shuffle(order.begin() + count * i / buckets, order.begin() + count * (i + 1) / buckets,
+              draws);
+    shuffle(places.begin(), places.end(), draws);
+    const auto from = order.begin() + places[static_cast<size_t>(number % pieces)] * batch;
+    CHECK(loader.indices(number) ==
+          std::vector<int64_t>(from, from + std::min<int64_t>(batch, order.end() - from)));
+  }
+}
+
+TEST_CASE("speech_loader: an epoch is put in order once, for several threads") {
+  const auto many = std::make_shared<data::Utterances>(200'000);
+  const data::SpeechLoader loader(many, features(), {.batch = 2, .prefetch = 0});
+  const auto seconds = [] {
+    timespec now = {};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  };
+  const double start = seconds();
+  const std::vector<int64_t> expected = loader.indices(0);
+  const double first = seconds() - start;
+  for (int i = 1; i < 20; ++i) loader.indices(i);
+  CHECK(seconds() - start < 5 * first);
+  const data::SpeechLoader few(utterances(9), features(), {.batch = 2, .prefetch = 0});
+  std::vector<std::vector<int64_t>> alone;
+  for (int i = 0; i < 20; ++i) alone.push_back(few.indices(i));
+  std::vector<int> same(3);
+  std::vector<std::thread> threads;
+  for (int& s : same)
+    threads.emplace_back([&] {
+      for (size_t i = 0; i < alone.size(); ++i)
+        s += few.indices(static_cast<int64_t>(i)) == alone[i];
+    });
+  for (std::thread& t : threads) t.join();
+  CHECK(same == std::vector<int>(3, 20));
 }
 
 TEST_CASE("speech_loader: batches are a function of their number") {

@@ -29,6 +29,7 @@ Dataset tensor_dataset(std::vector<Tensor> tensors) {
 
 Dataset mapped(Dataset from,
                std::function<std::vector<Tensor>(std::vector<Tensor> sample, int64_t index)> map) {
+  BS_CHECK(from.sample && map, "mapped: {} is no function", from.sample ? "map" : "from.sample");
   const int64_t size = from.size;
   return {size, [from = std::move(from), map = std::move(map)](int64_t index) {
             return map(from.sample(index), index);
@@ -38,6 +39,7 @@ Dataset mapped(Dataset from,
 Dataset subset(Dataset from, std::vector<int64_t> indices) {
   for (const int64_t i : indices)
     BS_CHECK(i >= 0 && i < from.size, "subset: index {} is outside [0, {})", i, from.size);
+  BS_CHECK(from.sample, "subset: from.sample is no function");
   const auto size = static_cast<int64_t>(indices.size());
   return {size, [from = std::move(from), indices = std::move(indices)](int64_t index) {
             return from.sample(indices[static_cast<size_t>(index)]);
@@ -66,7 +68,9 @@ DataLoader::DataLoader(Dataset dataset, DataLoaderOptions options)
            "data loader: batch {}, prefetch {}, workers {}", o.batch, o.prefetch, o.workers);
   batches_ = o.drop_last ? dataset_.size / o.batch
                          : dataset_.size / o.batch + (dataset_.size % o.batch != 0);
-  BS_CHECK(batches_ >= 1, "data loader: {} samples make no batch of {}", dataset_.size, o.batch);
+  BS_CHECK(dataset_.size >= 1 && batches_ >= 1, "data loader: {} samples make no batch of {}",
+           dataset_.size, o.batch);
+  BS_CHECK(dataset_.sample, "data loader: the dataset's sample is no function");
 }
 
 /// Which samples batch `number` has: those of the epoch's order.

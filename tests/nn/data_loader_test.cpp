@@ -197,6 +197,16 @@ TEST_CASE("a loader passes on what a sample throws, and refuses what makes no ba
   CHECK(data::DataLoader(ten(), {.batch = std::numeric_limits<int64_t>::max()}).batches() == 1);
   CHECK_THROWS_WITH_AS(data::DataLoader(ten(), {.batch = 0}),
                        "data loader: batch 0, prefetch 2, workers 1", Error);
+  CHECK_THROWS_WITH_AS(data::DataLoader({-5, ten().sample}),
+                       "data loader: -5 samples make no batch of 32", Error);
+  CHECK_THROWS_WITH_AS(data::DataLoader({10, nullptr}),
+                       "data loader: the dataset's sample is no function", Error);
+  CHECK_THROWS_WITH_AS(data::mapped(ten(), nullptr), "mapped: map is no function", Error);
+  CHECK_THROWS_WITH_AS(
+      data::mapped({10, nullptr}, [](const auto& sample, int64_t) { return sample; }),
+      "mapped: from.sample is no function", Error);
+  CHECK_THROWS_WITH_AS(data::subset({10, nullptr}, {1}), "subset: from.sample is no function",
+                       Error);
   CHECK_THROWS_WITH_AS(data::tensor_dataset({rand({2}), rand({3})}),
                        "dataset: shapes [2] and [3] of other lengths", Error);
   CHECK_THROWS_WITH_AS(data::subset(ten(), {10}), "subset: index 10 is outside [0, 10)", Error);

@@ -48,6 +48,8 @@ struct PrefetchThread::State {
 
 PrefetchThread::PrefetchThread(Make make, int64_t from, size_t depth)
     : state_(new State{std::move(make), depth}) {
+  BS_CHECK(state_->make, "prefetch: there is no function to call");
+  BS_CHECK(depth >= 1, "prefetch: a depth of 0, with which nothing is made");
   try {
     state_->thread = std::thread([this, from] { state_->run(from); });  // when all else is there
   } catch (const std::system_error& error) {

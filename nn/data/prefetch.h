@@ -12,6 +12,7 @@ namespace bs::data {
 class PrefetchThread {
  public:
   using Make = std::function<std::shared_ptr<void>(int64_t)>;
+  /** @throws Error for no function, or a depth of 0: nothing would ever be made. */
   PrefetchThread(Make make, int64_t from, size_t depth);
   ~PrefetchThread();
   PrefetchThread(const PrefetchThread&) = delete;
@@ -29,14 +30,18 @@ class PrefetchThread {
 template <class T>
 class Prefetcher {
  public:
+  /** @throws Error for no function, or a depth of 0: nothing would ever be made. */
   Prefetcher(std::function<T(int64_t)> make, int64_t from, size_t depth)
-      : thread_([make = std::move(make)](int64_t i) { return std::make_shared<T>(make(i)); }, from,
-                depth) {}
+      : thread_(maker(std::move(make)), from, depth) {}
 
   /** @brief The next result, waited for where it is not ready. @throws what make threw. */
   T next() { return std::move(*std::static_pointer_cast<T>(thread_.next())); }
 
  private:
+  static PrefetchThread::Make maker(std::function<T(int64_t)> make) {
+    if (!make) return {};
+    return [make = std::move(make)](int64_t i) { return std::make_shared<T>(make(i)); };
+  }
   PrefetchThread thread_;
 };
 

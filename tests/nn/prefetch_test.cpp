@@ -56,3 +56,11 @@ TEST_CASE("prefetch: ends cleanly at any moment, and takes what moves only") {
     for (int i = 0; i < taken; ++i) CHECK(*numbers.next() == i);
   }
 }
+
+TEST_CASE("prefetch: refuses what would make nothing") {
+  const auto same = [](int64_t i) { return i; };
+  CHECK_THROWS_WITH_AS(Prefetcher<int64_t>(same, 0, 0),
+                       "prefetch: a depth of 0, with which nothing is made", Error);
+  CHECK_THROWS_WITH_AS(Prefetcher<int64_t>(nullptr, 0, 1), "prefetch: there is no function to call",
+                       Error);
+}

@@ -61,11 +61,13 @@ Hypothesis greedy_decode(const TransducerScorer& scorer, const GreedyOptions& op
 
 namespace {
 
-/// A hypothesis on its way. Its state is computed when it is first asked for: most never are.
+/// A hypothesis on its way. Its state is computed when it is first asked for: most never are. Null
+/// is a state like any other, of a model that knows none.
 struct Path {
   Hypothesis so_far = {};
-  int symbols = 0;    ///< tokens at this frame
-  int64_t found = 0;  ///< when: of equally likely ones the first comes first
+  int symbols = 0;     ///< tokens at this frame
+  int64_t found = 0;   ///< when: of equally likely ones the first comes first
+  bool waits = false;  ///< whether the state is still to be computed, from that before it
   PredictionPtr state = {}, before = {};
 
   double score() const { return so_far.log_probability; }
@@ -143,7 +145,8 @@ std::vector<int64_t> BeamSearch::classes(const std::vector<double>& scores) cons
 
 /// Path by a blank to the next frame, and by each token that is likely enough.
 void BeamSearch::expand(int64_t frame, Path path, Paths& open, Paths& done) {
-  if (!path.state) path.state = scorer_.next(path.before, path.so_far.tokens.back());
+  if (path.waits) path.state = scorer_.next(path.before, path.so_far.tokens.back());
+  path.waits = false;
   const auto scores = log_softmax("beam_decode", scorer_, frame, path.state, options_.temperature);
   for (const int64_t token : classes(scores)) {
     const bool blank = token == scorer_.blank();
@@ -156,6 +159,7 @@ void BeamSearch::expand(int64_t frame, Path path, Paths& open, Paths& done) {
       ++longer.symbols;
       longer.before = path.state;
       longer.state = nullptr;
+      longer.waits = true;
     }
     merge(blank ? done : open, std::move(longer), blank);
   }

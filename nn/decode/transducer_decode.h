@@ -8,7 +8,8 @@
 
 namespace bs::decode {
 
-/** @brief What the prediction network knows after some tokens; a model derives its own. */
+/** @brief What the prediction network knows after some tokens; a model derives its own. One that
+ *  knows nothing may give null in its place. */
 struct PredictionState {
   virtual ~PredictionState() = default;
 };

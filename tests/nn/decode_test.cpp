@@ -55,6 +55,16 @@ class TableScorer : public decode::TransducerScorer {
   Logits logits_;
 };
 
+/// A model that knows nothing of the tokens before: its states are null.
+struct Stateless : decode::TransducerScorer {
+  int64_t frames() const override { return 2; }
+  int64_t blank() const override { return 0; }
+  PredictionPtr start() const override { return nullptr; }
+  PredictionPtr next(const PredictionPtr&, int64_t) const override { return nullptr; }
+  std::vector<float> logits(int64_t, const PredictionPtr&) const override { return same; }
+  inline static const std::vector<float> same = {1, 2, 0};
+};
+
 /// Says 1, 2, 3, ... with a blank after each, whatever it is asked.
 TableScorer counting(int64_t frames, int64_t tokens) {
   return {frames, 0, [calls = 0, tokens](int64_t, const Tokens&) mutable {
@@ -334,4 +344,17 @@ TEST_CASE("lattice_posterior: against the sum over all alignments") {
   CHECK_THROWS_WITH_AS(
       decode::lattice_posterior(logits.tensor(f64, test_device()), Tokens{0, 2, 3}, blank),
       "lattice_posterior: token 3 of 3 classes", Error);
+}
+
+TEST_CASE("a scorer's states may be null") {
+  CHECK(decode::greedy_decode(Stateless(), {.max_symbols = 3}).tokens == Tokens(6, 1));
+  const TableScorer same(2, 0, [](int64_t, const Tokens&) { return Stateless::same; });
+  const auto found = decode::beam_decode(Stateless()), expected = decode::beam_decode(same);
+  REQUIRE(found.size() == 4);
+  REQUIRE(expected.size() == found.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    CHECK(found[i].tokens == expected[i].tokens);
+    CHECK(found[i].frames == expected[i].frames);
+    CHECK(found[i].log_probability == expected[i].log_probability);
+  }
 }

@@ -176,6 +176,7 @@ void check_projections(const Subject& subject, size_t i, const GradCheckOptions&
 
 GradCheckEntry gradcheck(const std::function<Variable(const std::vector<Variable>&)>& function,
                          const std::vector<Variable>& inputs, const GradCheckOptions& options) {
+  BS_CHECK(function, "gradcheck: there is no function to call");
   const Subject subject(function, inputs);
   Worst worst(options);
   for (size_t i = 0; i < inputs.size(); ++i) {

@@ -43,6 +43,7 @@ Grads gradients_of(const Variable& result, const std::vector<Variable>& inputs, 
 
 Variable recompute(std::function<Variable(const std::vector<Variable>&)> part,
                    const std::vector<Variable>& inputs, Generator& generator) {
+  BS_CHECK(part, "recompute: there is no function to call");
   const bool wanted = grad_enabled() && std::any_of(inputs.begin(), inputs.end(),
                                                     std::mem_fn(&Variable::requires_grad));
   if (!wanted) return part(inputs);

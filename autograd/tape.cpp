@@ -79,6 +79,7 @@ Variable Tape::record(const char* name, std::span<const Variable> inputs, Tensor
 
 Variable Tape::record(const char* name, std::span<const Variable> inputs, Tensor y,
                       Backward backward, GradientOrder order, Again again) {
+  BS_CHECK(backward, "{}: recorded without a backward", name);
   if (detecting_anomaly()) detail::check_results(name, inputs, {&y, 1});
   Variable result(std::move(y));
   if (!wanted(inputs)) return result;
@@ -97,6 +98,7 @@ std::vector<Variable> Tape::record_many(const char* name, std::span<const Variab
 std::vector<Variable> Tape::record_many(const char* name, std::span<const Variable> inputs,
                                         std::vector<Tensor> outputs, BackwardMany backward,
                                         GradientOrder order, Again again) {
+  BS_CHECK(backward, "{}: recorded without a backward", name);
   if (detecting_anomaly()) detail::check_results(name, inputs, outputs);
   std::vector<Variable> results(std::make_move_iterator(outputs.begin()),
                                 std::make_move_iterator(outputs.end()));

@@ -81,7 +81,7 @@ class Tape {
 
   /** @brief Remembers that `y` was computed from `inputs`, and how to go back. This is how every
    *  function of the library, and any of yours, becomes differentiable. The lambda's captures are
-   *  what is saved for backward.
+   *  what is saved for backward. `name` is not copied: it must outlive the graph, as literals do.
    *  @code
    *  return tape().record("softmax", {x}, y, [y](const Tensor& dy) {
    *    return Grads{softmax_backward(y, dy)};

@@ -108,6 +108,7 @@ void Variable::retain_grad() const {
 }
 
 void Variable::register_hook(std::function<Tensor(const Tensor&)> hook) const {
+  BS_CHECK(hook, "variable: register_hook of no function");
   BS_CHECK(requires_grad(), "variable: register_hook where no gradient will come");
   place().hooks.push_back(std::move(hook));
 }

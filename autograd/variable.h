@@ -85,9 +85,9 @@ class Variable : public Placed {
   void set_requires_grad(bool wanted) const;
   /** @brief Keeps the gradient of a result too, which backward otherwise drops. */
   void retain_grad() const;
-  /** @brief In each backward `hook` sees this variable's whole gradient, once, as soon as it is
-   *  complete and before it is added to grad(). It may return another in its place (an undefined
-   *  Tensor keeps it), which the next hook sees: hooks run in the order they were registered. */
+  /** @brief In each backward `hook` sees the gradient once it is whole, before it joins grad().
+   *  It may return another (undefined keeps it), which the next sees, in order of registration. It
+   *  must not hold a handle to its own variable, which would keep both for ever. Null throws. */
   void register_hook(std::function<Tensor(const Tensor&)> hook) const;
 
   /** @brief The same values, unknown to the tape. */

@@ -71,3 +71,18 @@ TEST_CASE("tape: retain_grad keeps and sums the gradient of a result") {
   CHECK(h.grad().item() == 4);
   CHECK(x.grad().item() == 8);
 }
+
+TEST_CASE("tape: no function is no hook") {
+  const Variable x = leaf({1});
+  CHECK_THROWS_WITH_AS(x.register_hook(nullptr), "variable: register_hook of no function", Error);
+  scale(x, 2).backward();
+  CHECK(x.grad().item() == 2);
+}
+
+TEST_CASE("tape: no function is no backward") {
+  const Variable x = leaf({1});
+  CHECK_THROWS_WITH_AS(tape().record("twice", {x}, seed({2}), Tape::Backward()),
+                       "twice: recorded without a backward", Error);
+  CHECK_THROWS_WITH_AS(tape().record_many("twice", {&x, 1}, {seed({2})}, Tape::BackwardMany()),
+                       "twice: recorded without a backward", Error);
+}

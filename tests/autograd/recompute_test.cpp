@@ -159,3 +159,8 @@ TEST_CASE("recompute: a backward that throws leaves nothing for the next") {
   CHECK(values(x.grad()) == Doubles{5});
   CHECK(values(z.grad()) == Doubles{1});
 }
+
+TEST_CASE("recompute: no function is an error") {
+  CHECK_THROWS_WITH_AS(recompute(nullptr, {Variable(randn({2}), true)}),
+                       "recompute: there is no function to call", Error);
+}

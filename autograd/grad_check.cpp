@@ -57,7 +57,7 @@ class Subject {
                inputs_[i].dtype());
       inputs_[i] = Variable(clone(inputs_[i].data()), true);  // gradients of our own
     }
-    y_ = function_(inputs_);
+    y_ = result();
     BS_CHECK(y_.dtype() == f64, "gradcheck: the function gives {}; differences need f64",
              y_.dtype());
     BS_CHECK(values_of(y_.data()) == call(),
@@ -67,15 +67,12 @@ class Subject {
   const Variable& input(size_t i) const { return inputs_[i]; }
   size_t outputs() const { return static_cast<size_t>(y_.data().numel()); }
 
-  Values call() const {
-    const NoGrad no_grad;
-    return values_of(function_(inputs_).data());
-  }
+  Values call() const { return values_of(result().data()); }
 
   /// The vector-Jacobian product of input `i`.
   Values gradient(size_t i, const Values& dy) const {
     const Variable& x = inputs_[i];
-    if (moved_) y_ = function_(inputs_);  // what it saved has been changed in place
+    if (moved_) y_ = result();  // what it saved has been changed in place
     moved_ = false;
     if (y_.requires_grad()) y_.backward(tensor_of(dy, y_.data()), {.retain_graph = true});
     Values dx = x.grad().defined() ? values_of(x.grad())
@@ -104,6 +101,12 @@ class Subject {
   }
 
  private:
+  /// Recorded for the differences too: a function may take gradients itself.
+  Variable result() const {
+    const EnableGrad recording;
+    return function_(inputs_);
+  }
+
   template <class Move>
   Values difference(double eps, Move&& move) const {
     moved_ = true;

@@ -1,4 +1,7 @@
+#include <bs/autograd/binary.h>
+#include <bs/autograd/grad.h>
 #include <bs/autograd/grad_check.h>
+#include <bs/autograd/reduce.h>
 #include <bs/autograd/softmax.h>
 #include <bs/autograd/tape.h>
 #include <bs/kernels/copy.h>
@@ -66,6 +69,23 @@ TEST_CASE("gradcheck: a custom function, entry by entry and by projections") {
 
 TEST_CASE("gradcheck: a softmax of the library") {
   gradcheck([](const Variables& v) { return softmax(v[0]); }, {leaf({2, 5}, 2)});
+}
+
+TEST_CASE("gradcheck: a function of gradients, and a thread that records nothing") {
+  const auto f = [](const Variables& v) {
+    const Variable slope = differentiable_grad(sum(v[0] * v[0] * v[0]), v[0]);
+    return sum(slope * slope);
+  };
+  CHECK(gradcheck(f, {leaf({3}, 5)}).input == 0);
+  CHECK(gradcheck(f, {leaf({3}, 5)}, {.full = 0}).input == 0);
+  const NoGrad no_grad;
+  CHECK(gradcheck([](const Variables& v) { return sine(v[0]); }, {leaf({3}, 5)}).input == 0);
+  CHECK(!grad_enabled());
+}
+
+TEST_CASE("gradcheck: no function is an error") {
+  CHECK_THROWS_WITH_AS(gradcheck(nullptr, {leaf({3}, 5)}),
+                       "gradcheck: there is no function to call", Error);
 }
 
 TEST_CASE("gradcheck: finds a gradient that is slightly wrong") {

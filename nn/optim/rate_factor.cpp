@@ -38,14 +38,18 @@ double WarmRestarts::at(int64_t step) const {
   BS_CHECK(step >= 0 && first >= 1 && growth >= 1,
            "warm_restarts: step {}, restarts after {} steps, {} times as long each time", step,
            first, growth);
+  const auto after = [this](int64_t since, double length) {
+    const double share = static_cast<double>(since) / length;
+    return lowest + (1 - lowest) * 0.5 * (1 + std::cos(std::numbers::pi * share));
+  };
+  if (growth == 1) return after(step % first, static_cast<double>(first));
   int64_t length = first, since = step;
-  if (growth == 1) {
-    since %= length;
-  } else {
-    for (; since >= length; length *= growth) since -= length;
+  for (; since >= length; length *= growth) {
+    since -= length;
+    if (length > std::numeric_limits<int64_t>::max() / growth)  // no step comes to its end
+      return after(since, static_cast<double>(length) * static_cast<double>(growth));
   }
-  const double share = static_cast<double>(since) / static_cast<double>(length);
-  return lowest + (1 - lowest) * 0.5 * (1 + std::cos(std::numbers::pi * share));
+  return after(since, static_cast<double>(length));
 }
 
 Plateau::Plateau(const Options& options) : options_(options) {

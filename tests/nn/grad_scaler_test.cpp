@@ -13,6 +13,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
 
 using namespace bs;
 using namespace bs::test;
@@ -118,6 +119,19 @@ TEST_CASE("rates that start anew") {
   CHECK(longer.at(25) < 0.01);
   CHECK(longer.at(26) == 1);
   CHECK(even.at(int64_t{1} << 40) == 1);
+  // The second period has 10^13 steps, and the third more than there are numbers.
+  const optim::WarmRestarts huge{.first = 1000, .growth = int64_t{10'000'000'000}};
+  CHECK(huge.at(1000 + int64_t{5'000'000'000'000}) == doctest::Approx(0.5));
+  CHECK(huge.at(100'000'000'000'000) == doctest::Approx(1));
+  CHECK(huge.at(std::numeric_limits<int64_t>::max()) == doctest::Approx(1));
+  // 3^0 + ... + 3^39 steps passed, and 3^40 are no number of 64 bits.
+  const int64_t passed = 6'078'832'729'528'464'400;
+  const optim::WarmRestarts thrice{.first = 1, .growth = 3};
+  CHECK(thrice.at(passed) == 1);
+  const double share =
+      static_cast<double>(std::numeric_limits<int64_t>::max() - passed) / std::pow(3.0, 40);
+  CHECK(thrice.at(std::numeric_limits<int64_t>::max()) ==
+        doctest::Approx(0.5 * (1 + std::cos(std::acos(-1.0) * share))));
   CHECK_THROWS_WITH_AS(optim::WarmRestarts{.first = 0}.at(1),
                        "warm_restarts: step 1, restarts after 0 steps, 1 times as long each time",
                        Error);

@@ -2,6 +2,8 @@
 #include <bs/nn/optim/lr_schedule.h>
 #include <doctest/doctest.h>
 
+#include <limits>
+
 using namespace bs;
 using optim::Decay;
 using optim::LearningRateSchedule;
@@ -71,4 +73,21 @@ TEST_CASE("schedule: contradictions and names") {
   CHECK_THROWS_WITH_AS(optim::parse_decay("step"),
                        "schedule: \"step\" is none of cosine, linear, constant and exponential",
                        Error);
+}
+
+TEST_CASE("schedule: extents as large as numbers get") {
+  constexpr int64_t most = std::numeric_limits<int64_t>::max();
+  CHECK_THROWS_AS((LearningRateSchedule{.warmup = 10, .steps = 100, .hold = most}.at(50)), Error);
+  const LearningRateSchedule held{.highest = 3,
+                                  .warmup = 10,
+                                  .steps = 100,
+                                  .decay = Decay::exponential,
+                                  .hold = most,
+                                  .half_life = 1};
+  CHECK(held.at(50) == 3);
+  CHECK(held.at(most) == 3);
+  const LearningRateSchedule last{.highest = 3, .lowest = 1, .steps = most, .hold = most - 2};
+  CHECK(last.at(most - 2) == 3);
+  CHECK(last.at(most - 1) == doctest::Approx(2));
+  CHECK(last.at(most) == 1);
 }

@@ -7,9 +7,17 @@
 
 namespace bs::optim {
 
+namespace {
+
+/// What is less has few bits or none in f32, and the gradients of a loss times it are zeros.
+constexpr double least_scale = std::numeric_limits<float>::min();
+bool is_scale(double scale) { return std::isfinite(scale) && scale >= least_scale; }
+
+}  // namespace
+
 GradScaler::GradScaler(const GradScalerOptions& options)
     : options_(options), scale_(options.scale) {
-  BS_CHECK(std::isfinite(scale_) && scale_ > 0, "grad_scaler: a scale of {}", scale_);
+  BS_CHECK(is_scale(scale_), "grad_scaler: a scale of {}", scale_);
   BS_CHECK(options.growth > 1 && options.backoff > 0 && options.backoff < 1,
            "grad_scaler: growth {} must be above 1, backoff {} within (0, 1)", options.growth,
            options.backoff);
@@ -21,7 +29,12 @@ Variable GradScaler::scale(const Variable& loss) const { return loss * scale_; }
 bool GradScaler::step(Optimizer& optimizer, std::span<const Variable> parameters, double max_norm) {
   const Tensor norm = grad_norm(parameters);
   if (!std::isfinite(norm.item())) {
-    scale_ *= options_.backoff;
+    const double lower = scale_ * options_.backoff;
+    BS_CHECK(is_scale(lower),
+             "grad_scaler: gradients of norm {} at a scale of {}, the last of many that were not "
+             "finite; a loss, an input or a parameter holds NaN or infinity",
+             norm.item(), scale_);
+    scale_ = lower;
     good_steps_ = 0;
     return false;
   }
@@ -34,8 +47,8 @@ bool GradScaler::step(Optimizer& optimizer, std::span<const Variable> parameters
 }
 
 void GradScaler::restore(double scale, int64_t good_steps) {
-  BS_CHECK(std::isfinite(scale) && scale > 0 && good_steps >= 0,
-           "grad_scaler: a scale of {} after {} steps", scale, good_steps);
+  BS_CHECK(is_scale(scale) && good_steps >= 0, "grad_scaler: a scale of {} after {} steps", scale,
+           good_steps);
   scale_ = scale;
   good_steps_ = good_steps;
 }

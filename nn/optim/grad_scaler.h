@@ -22,7 +22,7 @@ struct GradScalerOptions {
  *  @endcode */
 class GradScaler {
  public:
-  /** @throws Error for options that cannot be. */
+  /** @throws Error for options that cannot be, such as a scale below 2^-126. */
   explicit GradScaler(const GradScalerOptions& options = {});
 
   /** @brief The loss times the scale. */
@@ -30,7 +30,9 @@ class GradScaler {
   /** @brief One step with the gradients divided by the scale, and their norm at most `max_norm`;
    * none where a gradient is not finite. Gradients stay in f16 until the step divides them in f32.
    * Waits for the device.
-   *  @return whether the step was done */
+   *  @return whether the step was done
+   *  @throws Error where the scale would fall below the least normal f32, 2^-126. It does so
+   *    143 steps after 65536: no scale helps, and with a lower one gradients are zeros. */
   bool step(Optimizer& optimizer, std::span<const Variable> parameters,
             double max_norm = std::numeric_limits<double>::infinity());
 

@@ -62,6 +62,26 @@ TEST_CASE("the scale falls where a gradient is not finite, and grows again") {
   CHECK_THROWS_WITH_AS(optim::GradScaler({.scale = 0}), "grad_scaler: a scale of 0", Error);
 }
 
+TEST_CASE("a scale that no gradient would survive is an error, not a step of zeros") {
+  Descent d;
+  optim::GradScaler scaler({.scale = 4, .backoff = 1.0 / 4096});
+  d.w.set_grad(full({2}, std::nan(""), f32, test_device()));
+  for (int i = 0; i < 10; ++i) CHECK(!scaler.step(d.optimizer, d.parameters));
+  const double least = std::ldexp(1.0, -118);
+  CHECK(scaler.scale() == least);
+  for (int i = 0; i < 2; ++i) {
+    CHECK_THROWS_WITH_AS(scaler.step(d.optimizer, d.parameters),
+                         doctest::Contains("at a scale of 3.00"), Error);
+    CHECK(scaler.scale() == least);
+  }
+  CHECK(d.values() == std::vector<double>{1, 2});
+  const double too_little = std::ldexp(1.0, -127);
+  CHECK_THROWS_WITH_AS(optim::GradScaler({.scale = too_little}),
+                       doctest::Contains("grad_scaler: a scale of 5.87"), Error);
+  CHECK_THROWS_WITH_AS(scaler.restore(too_little, 0),
+                       doctest::Contains("grad_scaler: a scale of 5.87"), Error);
+}
+
 TEST_CASE("a gradient too small for f16 survives scaling") {
   const Variable w(full({1}, 1, f16, test_device()), true);
   optim::Sgd optimizer({optim::SgdGroup{{{"w", w}}, {.learning_rate = 1024}}});

@@ -25,9 +25,10 @@ BatchNorm::BatchNorm(const Options& options, const char* name, int lowest_rank, 
   register_parameter("weight", weight, o.affine ? ones(shape, o.dtype, o.device) : Tensor());
   register_parameter("bias", bias, o.affine ? zeros(shape, o.dtype, o.device) : Tensor());
   register_buffer("running_mean", running_mean,
-                  tracks ? zeros(shape, statistics, o.device) : Tensor());
-  register_buffer("running_var", running_var,
-                  tracks ? ones(shape, statistics, o.device) : Tensor());
+                  tracks ? zeros(shape, statistics, o.device) : Tensor(),
+                  BufferDType::at_least_f32);
+  register_buffer("running_var", running_var, tracks ? ones(shape, statistics, o.device) : Tensor(),
+                  BufferDType::at_least_f32);
   register_buffer("num_batches_tracked", num_batches_tracked,
                   tracks ? zeros({}, i64, o.device) : Tensor());
 }

@@ -187,26 +187,40 @@ void Module::train(bool on) {
   for (const Child& child : children_) child.module().train(on);
 }
 
-/// Replaces the data and the gradient of every parameter and buffer by f of it.
+namespace {
+
+/// Replaces the data and the gradient by f of it.
 template <class F>
-void Module::convert(F&& f) {
-  for (const auto& list : {named_parameters(), named_buffers()})
-    for (const NamedVariable& named : list) {
-      const Variable& v = named.variable;
-      const Tensor gradient = v.grad();
-      v.set_data(f(v.data()));
-      if (gradient.defined()) v.set_grad(f(gradient));
-    }
+void replace(const Variable& v, F&& f) {
+  const Tensor gradient = v.grad();
+  v.set_data(f(v.data()));
+  if (gradient.defined()) v.set_grad(f(gradient));
 }
+
+void convert(const Variable& v, DType dtype) {
+  replace(v, [dtype](const Tensor& x) { return is_floating(x.dtype()) ? cast(x, dtype) : x; });
+}
+
+}  // namespace
 
 void Module::to(Device device) {
   check_usable("module", device);
-  convert([device](const Tensor& x) { return bs::to(x, device); });
+  for (const auto& list : {named_parameters(), named_buffers()})
+    for (const NamedVariable& named : list)
+      replace(named.variable, [device](const Tensor& x) { return bs::to(x, device); });
 }
 
 void Module::to(DType dtype) {
   BS_CHECK(is_floating(dtype), "module: parameters cannot become {}", dtype);
-  convert([dtype](const Tensor& x) { return is_floating(x.dtype()) ? cast(x, dtype) : x; });
+  const std::vector<NamedVariable> parameters = named_parameters();
+  named_buffers();  // what is wrong with them is found before anything changes
+  for (const NamedVariable& named : parameters) convert(named.variable, dtype);
+  visit("", [dtype](const std::string&, const Module& module) {
+    for (const Entry& entry : module.buffers_) {
+      const bool stays = entry.dtype == BufferDType::at_least_f32 && is_low_precision(dtype);
+      if (entry.variable().defined()) convert(entry.variable(), stays ? f32 : dtype);
+    }
+  });
 }
 
 void Module::zero_grad() const {
@@ -237,10 +251,11 @@ void Module::register_parameter(const std::string& name, Variable& member, Tenso
   parameters_.push_back({name, {}, std::make_unique<OwnedPlace>(this, member)});
 }
 
-void Module::register_buffer(const std::string& name, Variable& member, Tensor data) {
+void Module::register_buffer(const std::string& name, Variable& member, Tensor data,
+                             BufferDType dtype) {
   check_name(name);
   member = Variable(std::move(data));
-  buffers_.push_back({name, {}, std::make_unique<OwnedPlace>(this, member)});
+  buffers_.push_back({name, {}, std::make_unique<OwnedPlace>(this, member), false, dtype});
 }
 
 Variable Module::register_parameter(const std::string& name, Tensor data) {
@@ -251,11 +266,11 @@ Variable Module::register_parameter(const std::string& name, Tensor data) {
   return parameters_.back().made;
 }
 
-Variable Module::register_buffer(const std::string& name, Tensor data) {
+Variable Module::register_buffer(const std::string& name, Tensor data, BufferDType dtype) {
   check_name(name);
   if (!data.defined()) return {};
   note_held();
-  buffers_.push_back({name, Variable(std::move(data)), nullptr});
+  buffers_.push_back({name, Variable(std::move(data)), nullptr, false, dtype});
   return buffers_.back().made;
 }
 

@@ -31,6 +31,12 @@ class EvalMode {
   bool previous_;
 };
 
+/** @brief What to(dtype) makes of a buffer that floats. */
+enum class BufferDType : uint8_t {
+  like_parameters,  ///< the dtype asked for
+  at_least_f32      ///< f32 where that has 16 bits: statistics and tables that rounding would spoil
+};
+
 /** @brief Layers of one kind that a model may have; more are a slip. */
 inline constexpr int most_layers = 1 << 16;
 
@@ -87,7 +93,9 @@ class Module : public Placed {
   /** @brief Moves all parameters and buffers, with their gradients. Optimisers made before hold on
    *  to what they made for the old ones: move first. */
   void to(Device device);
-  /** @brief Converts all floating parameters and buffers, with their gradients. */
+  /** @brief Converts all floating parameters and buffers, with their gradients. Buffers that were
+   *  registered as BufferDType::at_least_f32 become f32 for bf16 and f16: running statistics and
+   *  ALiBi slopes are such. */
   void to(DType dtype);
   void zero_grad() const;
 
@@ -101,12 +109,14 @@ class Module : public Placed {
    *  @throws Error for a name taken or empty, or a dtype that is not floating. */
   void register_parameter(const std::string& name, Variable& member, Tensor data);
   /** @brief The same for a tensor that is not learnt. */
-  void register_buffer(const std::string& name, Variable& member, Tensor data);
+  void register_buffer(const std::string& name, Variable& member, Tensor data,
+                       BufferDType dtype = BufferDType::like_parameters);
   /** @brief The same without knowing the member that keeps it, such as an element of a vector. It
    *  must not be assigned to: named_parameters throws where it notices. An undefined tensor
    *  registers nothing. */
   Variable register_parameter(const std::string& name, Tensor data);
-  Variable register_buffer(const std::string& name, Tensor data);
+  Variable register_buffer(const std::string& name, Tensor data,
+                           BufferDType dtype = BufferDType::like_parameters);
   /** @brief Takes a member, or something owned by a member, as a child.
    *  @throws Error for a name taken or empty, or like check_registered(child). */
   template <std::derived_from<Module> M>
@@ -124,6 +134,7 @@ class Module : public Placed {
     Variable made;                       ///< where no member is known
     std::unique_ptr<OwnedPlace> member;  ///< or null
     bool held = false;                   ///< whether somebody else has had `made`
+    BufferDType dtype = BufferDType::like_parameters;
     const Variable& variable() const;
   };
   struct Child {
@@ -140,8 +151,6 @@ class Module : public Placed {
   void check_name(const std::string& name) const;
   template <class F>
   void visit(const std::string& prefix, F&& f) const;
-  template <class F>
-  void convert(F&& f);
 
   std::vector<Entry> parameters_, buffers_;
   std::vector<Child> children_;

@@ -113,7 +113,8 @@ void MultiheadAttention::register_scores() {
   relative_bias = register_parameter(
       "relative_bias", none(o.relative_reach > 0, {o.heads, 2 * o.relative_reach + 1}));
   sinks = register_parameter("sinks", none(o.sinks, {o.heads}));
-  slopes = register_buffer("alibi_slopes", o.alibi ? alibi_slopes(o.heads).to(o.device) : Tensor());
+  slopes = register_buffer("alibi_slopes", o.alibi ? alibi_slopes(o.heads).to(o.device) : Tensor(),
+                           BufferDType::at_least_f32);
   if (!o.query_key_norm) return;
   const RMSNormOptions norm{.width = head_dim_, .dtype = o.dtype, .device = o.device};
   register_module("q_norm", q_norm_.emplace(norm));

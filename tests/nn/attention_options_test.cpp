@@ -1,5 +1,6 @@
 // Options of attention layers against naive loops in double: projections, norms, places, scores.
 #include <bs/autograd/grad_check.h>
+#include <bs/kernels/fill.h>
 #include <bs/nn/encoder_decoder.h>
 #include <bs/nn/multihead_attention.h>
 #include <bs/nn/transformer.h>
@@ -234,6 +235,15 @@ TEST_CASE("nn::MultiheadAttention: parameters of its options") {
         "k_norm.weight[8] ");
   CHECK(layer.named_buffers().size() == 1);
   CHECK(nn::MultiheadAttention({.width = 8}).named_buffers().empty());
+}
+
+TEST_CASE("nn::MultiheadAttention: slopes stay what they are in a layer that becomes bf16") {
+  nn::MultiheadAttention layer({.width = 192, .heads = 12, .alibi = true, .device = test_device()});
+  layer.to(bf16);
+  CHECK(layer.in_proj_weight.dtype() == bf16);
+  CHECK(layer.slopes.dtype() == f32);
+  CHECK(Reference::of(layer.slopes.data()).values == Reference::of(nn::alibi_slopes(12)).values);
+  CHECK(layer.forward(zeros({1, 32, 192}, bf16, test_device())).dtype() == bf16);
 }
 
 TEST_CASE("alibi_slopes are those of the paper") {

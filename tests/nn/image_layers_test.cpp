@@ -49,6 +49,31 @@ TEST_CASE("nn::BatchNorm2d: names, first values and both modes") {
   CHECK(norm.num_batches_tracked.data().item() == 1);
 }
 
+TEST_CASE("nn::BatchNorm2d: one that is converted is like one made so, and keeps its statistics") {
+  for (const DType dtype : {bf16, f16}) {
+    const nn::BatchNorm2d made({.channels = 2, .dtype = dtype, .device = test_device()});
+    nn::BatchNorm2d moved({.channels = 2, .device = test_device()});
+    moved.to(dtype);
+    // Around a mean of 5 numbers of bf16 are 1/32 apart, and deviations a tenth.
+    const Tensor x = random_reference({16, 2, 8, 8}, 3, 4.9, 5.1).tensor(dtype, test_device());
+    for (int step = 0; step < 150; ++step) made.forward(x), moved.forward(x);
+    CHECK(moved.weight.dtype() == dtype);
+    CHECK(moved.running_mean.dtype() == f32);
+    CHECK(moved.running_var.dtype() == f32);
+    CHECK(same_bits(made.running_mean.data(), moved.running_mean.data()));
+    CHECK(same_bits(made.running_var.data(), moved.running_var.data()));
+    const Reference values = Reference::of(x);
+    double mean = 0;
+    for (size_t i = 0; i < values.values.size(); ++i) mean += i / 64 % 2 == 0 ? values[i] : 0;
+    mean /= 16 * 64;
+    CHECK(Reference::of(moved.running_mean.data())[0] == doctest::Approx(mean).epsilon(1e-4));
+    moved.eval();
+    double sum = 0;
+    for (const double v : Reference::of(moved.forward(x).data()).values) sum += v;
+    CHECK(std::abs(sum / (16 * 128)) < 0.02);
+  }
+}
+
 TEST_CASE("nn::BatchNorm2d: a residual and a ReLU") {
   const nn::BatchNorm2d norm({.channels = 2, .eps = 0, .dtype = f64, .device = test_device()});
   const Tensor x = counted({1, 2, 2, 2});

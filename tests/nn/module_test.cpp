@@ -111,6 +111,43 @@ TEST_CASE("module: to converts what floats, gradients too, and keeps variables t
   CHECK(!weight.grad().defined());
 }
 
+TEST_CASE("module: a buffer that 16 bits would spoil becomes f32 for them") {
+  struct Normal : nn::Module {
+    Variable mean, plain;
+    Variable table = register_buffer("table", full({1}, 1.0 / 3, f32, test_device()),
+                                     nn::BufferDType::at_least_f32);
+    Variable count =
+        register_buffer("count", ones({1}, i64, test_device()), nn::BufferDType::at_least_f32);
+    Normal() {
+      register_buffer("mean", mean, full({1}, 1.0 / 3, f32, test_device()),
+                      nn::BufferDType::at_least_f32);
+      register_buffer("plain", plain, ones({1}, f32, test_device()));
+      register_buffer("none", none, Tensor(), nn::BufferDType::at_least_f32);
+    }
+    Variable none;
+  };
+  struct Outer : nn::Module {
+    Normal inner;
+    Outer() { register_module("inner", inner); }
+  };
+  Outer outer;
+  const Normal& normal = outer.inner;
+  const double third = normal.mean.item();
+  for (const DType low : {bf16, f16}) {
+    outer.to(low);
+    CHECK(normal.plain.dtype() == low);
+    CHECK(normal.count.dtype() == i64);
+    for (const Variable* buffer : {&normal.mean, &normal.table}) {
+      CHECK(buffer->dtype() == f32);
+      CHECK(buffer->item() == third);
+    }
+  }
+  outer.to(f64);
+  CHECK((normal.mean.dtype() == f64 && normal.table.dtype() == f64));
+  outer.to(bf16);
+  CHECK((normal.mean.dtype() == f32 && normal.table.dtype() == f32));
+}
+
 TEST_CASE("module: moving to a device that is not there changes nothing" *
           doctest::skip(cuda_available())) {
   Tree tree;

@@ -274,8 +274,19 @@ Variable Module::register_buffer(const std::string& name, Tensor data, BufferDTy
   return buffers_.back().made;
 }
 
+/// Whether `module` is this one or below it. Children that are no more lead nowhere.
+bool Module::leads_to(const Module& module) const {
+  return this == &module ||
+         std::any_of(children_.begin(), children_.end(), [&](const Child& child) {
+           const Placed* const placed = child.place->object();
+           return placed != nullptr && static_cast<const Module*>(placed)->leads_to(module);
+         });
+}
+
 void Module::add_child(const std::string& name, Module& child) {
   check_name(name);
+  BS_CHECK(!child.leads_to(*this), "module: the child {} is its parent, or has it below itself",
+           name);
   note_held();
   child.note_held();
   children_.push_back({name, std::make_unique<OwnedPlace>(this, child)});

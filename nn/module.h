@@ -118,7 +118,8 @@ class Module : public Placed {
   Variable register_buffer(const std::string& name, Tensor data,
                            BufferDType dtype = BufferDType::like_parameters);
   /** @brief Takes a member, or something owned by a member, as a child.
-   *  @throws Error for a name taken or empty, or like check_registered(child). */
+   *  @throws Error for a name taken or empty, for a child that is this module or has it below
+   *    itself, or like check_registered(child). */
   template <std::derived_from<Module> M>
   void register_module(const std::string& name, M& child) {
     check_inside(child, &child, sizeof(M));
@@ -148,6 +149,7 @@ class Module : public Placed {
   static std::vector<NamedVariable> current(const std::vector<Entry>& entries);
   void note_held();
   void add_child(const std::string& name, Module& child);
+  bool leads_to(const Module& module) const;
   void check_name(const std::string& name) const;
   template <class F>
   void visit(const std::string& prefix, F&& f) const;

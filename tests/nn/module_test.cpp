@@ -288,3 +288,21 @@ TEST_CASE("module: two tensors with one path are refused") {
   CHECK_THROWS_WITH_AS(nn::state_dict(Clash(false)),
                        "state_dict: a parameter and a buffer have the path leaf.weight", Error);
 }
+
+TEST_CASE("module: no module is below itself") {
+  struct Node : nn::Module {
+    Variable w;
+    Node() { register_parameter("w", w, ones({1})); }
+    void adopt(const std::string& name, Node& child) { register_module(name, child); }
+  };
+  Node a, b, c;
+  CHECK_THROWS_WITH_AS(a.adopt("self", a),
+                       "module: the child self is its parent, or has it below itself", Error);
+  a.adopt("b", b);
+  b.adopt("c", c);
+  CHECK_THROWS_WITH_AS(c.adopt("top", a),
+                       "module: the child top is its parent, or has it below itself", Error);
+  CHECK_THROWS_AS(b.adopt("a", a), Error);
+  a.adopt("again", c);  // at two places, but below neither of them
+  CHECK(a.parameters().size() == 3);
+}

@@ -49,6 +49,7 @@ void BatchNorm::fold_into(Conv2d& conv) {
 }
 
 Variable BatchNorm::apply(const Variable& x, const Variable& residual, bool relu) const {
+  check_not_moved(name_);
   BS_CHECK(x.rank() >= lowest_rank_ && x.rank() <= highest_rank_ && x.size(1) == channels_,
            "{}: x {} for a layer of {} channels", name_, x.shape(), channels_);
   const bs::BatchNormOptions options{.eps = eps_, .relu = relu};

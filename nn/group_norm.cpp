@@ -15,6 +15,7 @@ GroupNorm::GroupNorm(const Options& options)
 }
 
 Variable GroupNorm::apply(const Variable& x, const Variable& residual, bool relu) const {
+  check_not_moved("group_norm");
   BS_CHECK(x.rank() >= 2 && x.size(1) == channels_, "group_norm: x {} for a layer of {} channels",
            x.shape(), channels_);
   return group_norm(x, weight, bias, {.groups = groups_, .eps = eps_, .relu = relu}, residual);

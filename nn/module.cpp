@@ -67,7 +67,8 @@ Module::Module(Module&& other) noexcept
       parameters_(std::move(other.parameters_)),
       buffers_(std::move(other.buffers_)),
       children_(std::move(other.children_)),
-      training_(other.training_) {
+      training_(other.training_),
+      moved_(std::exchange(other.moved_, true)) {
   for (const auto* entries : {&parameters_, &buffers_})
     for (const Entry& entry : *entries)
       if (entry.member) entry.member->set_owner(this);
@@ -192,7 +193,7 @@ namespace {
 /// Replaces the data and the gradient by f of it.
 template <class F>
 void replace(const Variable& v, F&& f) {
-  const Tensor gradient = v.grad();
+  const Tensor& gradient = v.grad();
   v.set_data(f(v.data()));
   if (gradient.defined()) v.set_grad(f(gradient));
 }

@@ -126,6 +126,12 @@ class Module : public Placed {
     add_child(name, child);
   }
 
+  /** @brief For layers that could compute without what was registered.
+   *  @throws Error when another module has taken over this one. */
+  void check_not_moved(const char* layer) const {
+    BS_CHECK(!moved_, "{}: the layer was moved away", layer);
+  }
+
  private:
   template <std::derived_from<Module> M>
   friend const M& check_registered(const M& module);
@@ -157,6 +163,7 @@ class Module : public Placed {
   std::vector<Entry> parameters_, buffers_;
   std::vector<Child> children_;
   bool training_ = true;
+  bool moved_ = false;  ///< whether another module took over this one
 };
 
 /** @brief Finds members of `module` that have parameters or buffers and were not registered.

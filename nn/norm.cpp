@@ -20,11 +20,13 @@ LayerNorm::LayerNorm(const Options& options) : eps_(options.eps), width_(options
 }
 
 Variable LayerNorm::forward(const Variable& x) const {
+  check_not_moved("layer_norm");
   check_width("layer_norm", x, width_);
   return layer_norm(x, weight, bias, eps_);
 }
 
 SumAndNorm LayerNorm::forward_sum(const Variable& a, const Variable& b) const {
+  check_not_moved("add_layer_norm");
   check_width("add_layer_norm", a, width_);
   return add_layer_norm(a, b, weight, bias, eps_);
 }
@@ -36,11 +38,13 @@ RMSNorm::RMSNorm(const Options& options) : eps_(options.eps), width_(options.wid
 }
 
 Variable RMSNorm::forward(const Variable& x) const {
+  check_not_moved("rms_norm");
   check_width("rms_norm", x, width_);
   return rms_norm(x, weight, eps_);
 }
 
 SumAndNorm RMSNorm::forward_sum(const Variable& a, const Variable& b) const {
+  check_not_moved("add_rms_norm");
   check_width("add_rms_norm", a, width_);
   return add_rms_norm(a, b, weight, eps_);
 }

@@ -63,6 +63,7 @@ class Sequential : public Module {
 
   size_t size() const { return layers_.size(); }
   Variable forward(Variable x) const {
+    check_not_moved("sequential");
     for (const Layer& layer : layers_) x = layer.forward(x);
     return x;
   }

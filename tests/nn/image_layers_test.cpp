@@ -13,6 +13,9 @@
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <utility>
+
 using namespace bs;
 using namespace bs::test;
 
@@ -119,6 +122,17 @@ TEST_CASE("nn::GroupNorm and nn::InstanceNorm") {
   CHECK(Reference::of(instance.forward(x).data()).values == std::vector<double>{-1, 1, -1, 1});
   CHECK_THROWS_WITH(nn::GroupNorm({.groups = 2, .channels = 3}),
                     "group_norm: 2 groups do not divide 3 channels");
+}
+
+TEST_CASE("nn::BatchNorm2d and nn::GroupNorm: none computes without what was moved away") {
+  nn::BatchNorm2d batch({.channels = 2, .dtype = f64, .device = test_device()});
+  nn::GroupNorm group({.groups = 1, .channels = 2, .dtype = f64, .device = test_device()});
+  const Tensor x = counted({1, 2, 2, 2});
+  const nn::BatchNorm2d other_batch = std::move(batch);
+  const nn::GroupNorm other_group = std::move(group);
+  CHECK(other_batch.forward(x).shape() == other_group.forward(x).shape());
+  CHECK_THROWS_WITH_AS(batch.forward(x), "batch_norm2d: the layer was moved away", Error);
+  CHECK_THROWS_WITH_AS(group.forward_relu(x), "group_norm: the layer was moved away", Error);
 }
 
 TEST_CASE("nn image layers call their functions") {

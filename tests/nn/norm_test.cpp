@@ -3,6 +3,8 @@
 #include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
 
+#include <utility>
+
 using namespace bs;
 using namespace bs::test;
 
@@ -47,4 +49,21 @@ TEST_CASE("nn norms: widths are checked") {
   CHECK_THROWS_WITH_AS(nn::RMSNorm({.width = -1}), "rms_norm: a layer of width -1", Error);
   const nn::LayerNorm norm({.width = 3, .weight = false, .bias = false, .device = test_device()});
   CHECK_THROWS_WITH_AS(norm.forward(row()), "layer_norm: x [4] for a layer of width 3", Error);
+}
+
+TEST_CASE("nn norms: one that was moved away does not compute without its weights") {
+  nn::LayerNorm layer({.width = 4, .dtype = f64, .device = test_device()});
+  nn::RMSNorm rms({.width = 4, .dtype = f64, .device = test_device()});
+  const nn::LayerNorm other_layer = std::move(layer);
+  const nn::RMSNorm other_rms = std::move(rms);
+  CHECK(other_layer.forward(row()).defined());
+  CHECK(other_rms.forward_sum(row(), {}).sum.defined());
+  CHECK_THROWS_WITH_AS(layer.forward(row()), "layer_norm: the layer was moved away", Error);
+  CHECK_THROWS_WITH_AS(layer.forward_sum(row(), row()), "add_layer_norm: the layer was moved away",
+                       Error);
+  const nn::LayerNorm nothing = std::move(layer);
+  CHECK_THROWS_WITH_AS(nothing.forward(row()), "layer_norm: the layer was moved away", Error);
+  CHECK_THROWS_WITH_AS(rms.forward(row()), "rms_norm: the layer was moved away", Error);
+  CHECK_THROWS_WITH_AS(rms.forward_sum(row(), row()), "add_rms_norm: the layer was moved away",
+                       Error);
 }

@@ -21,7 +21,12 @@ class ModuleList : public Module {
   template <class... A>
   M& emplace(A&&... arguments) {
     modules_.push_back(std::make_unique<M>(std::forward<A>(arguments)...));
-    register_module(std::to_string(modules_.size() - 1), *modules_.back());
+    try {
+      register_module(std::to_string(modules_.size() - 1), *modules_.back());
+    } catch (...) {  // one that is not registered would be used, and not train
+      modules_.pop_back();
+      throw;
+    }
     return *modules_.back();
   }
   /** @brief The same for a module that is made of options. */

@@ -9,7 +9,7 @@
 namespace bs::nn {
 
 /** @brief An owned layer whose kind only its maker knows: any module with
- *  `Variable forward(const Variable&)`. */
+ *  `Variable forward(const Variable&)`. Making one throws like check_registered(). */
 class Layer {
  public:
   /** @brief Makes a layer of kind M, as in Layer::make<Linear>({.in = 3, .out = 4}). */
@@ -24,8 +24,10 @@ class Layer {
 
   template <class M>
   explicit Layer(std::unique_ptr<M> module)
-      : forward_([m = module.get()](const Variable& x) { return m->forward(x); }),
-        module_(std::move(module)) {}
+      : forward_([m = module.get()](const Variable& x) { return m->forward(x); }) {
+    if (module) check_registered(*module);  // here alone is the kind known
+    module_ = std::move(module);
+  }
 
   Variable forward(const Variable& x) const {
     check_owned();
@@ -51,7 +53,8 @@ class Layer {
  *  @endcode */
 class Sequential : public Module {
  public:
-  /** @brief Appends a layer of kind M and returns it. */
+  /** @brief Appends a layer of kind M and returns it.
+   *  @throws Error like check_registered(); the layers are then those of before. */
   template <class M>
   M& add(const typename M::Options& options) {
     return static_cast<M&>(append(Layer::make<M>(options)));
@@ -71,7 +74,12 @@ class Sequential : public Module {
  private:
   Module& append(Layer layer) {
     layers_.push_back(std::move(layer));
-    register_module(std::to_string(layers_.size() - 1), layers_.back().module());
+    try {
+      register_module(std::to_string(layers_.size() - 1), layers_.back().module());
+    } catch (...) {  // one that is not registered would be applied, and not train
+      layers_.pop_back();
+      throw;
+    }
     return layers_.back().module();
   }
   std::vector<Layer> layers_;

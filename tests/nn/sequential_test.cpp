@@ -2,12 +2,14 @@
 #include <bs/nn/activation.h>
 #include <bs/nn/dropout.h>
 #include <bs/nn/linear.h>
+#include <bs/nn/module_list.h>
 #include <bs/nn/sequential.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <utility>
 
 using namespace bs;
 using namespace bs::test;
@@ -59,4 +61,54 @@ TEST_CASE("nn activations: the functions of their names") {
   CHECK(values(nn::Softmax().forward(x)) == values(softmax(x)));
   CHECK(values(nn::GELU().forward(x)) == values(gelu(x)));
   CHECK(values(nn::GELU({.form = Gelu::tanh}).forward(x)) == values(gelu(x, Gelu::tanh)));
+}
+
+namespace {
+/// Its member was not registered.
+struct Forgetful : nn::Module {
+  struct Options {};
+  nn::Linear inner{{.in = 2, .out = 2}};
+  Forgetful() = default;
+  explicit Forgetful(const Options&) {}
+  Variable forward(const Variable& x) const { return inner.forward(x); }
+};
+}  // namespace
+
+TEST_CASE("nn::Sequential: a layer with a member that was not registered is refused") {
+  CHECK_THROWS_WITH_AS(nn::Layer::make<Forgetful>(),
+                       doctest::Contains("module: a member of type bs::nn::Linear in "), Error);
+  nn::Sequential model;
+  model.add<nn::Linear>({.in = 2, .out = 2});
+  CHECK_THROWS_AS(model.add<Forgetful>({}), Error);
+  CHECK_THROWS_AS(model.add<Forgetful>(), Error);
+  CHECK(model.size() == 1);
+  model.add<nn::Linear>({.in = 2, .out = 1});
+  CHECK(model.parameters().size() == 4);
+  CHECK(model.forward(ones({3, 2})).shape() == Shape{3, 1});
+  nn::ModuleList<Forgetful> list;
+  CHECK_THROWS_AS(list.emplace(), Error);
+  CHECK(list.size() == 0);
+  nn::ModuleDict<Forgetful> dict;
+  CHECK_THROWS_AS(dict.emplace("a"), Error);
+  CHECK(dict.size() == 0);
+}
+
+TEST_CASE("nn::Sequential: a layer whose name is taken is refused, and not applied") {
+  struct Model : nn::Sequential {
+    nn::Linear other{{.in = 1, .out = 1}};
+    Model() { register_module("0", other); }
+  };
+  Model model;
+  CHECK_THROWS_WITH_AS(model.add<nn::Tanh>(), "module: the name 0 is taken", Error);
+  CHECK(model.size() == 0);
+  const Variable x = ones({2});
+  CHECK(model.forward(x).is_same(x));
+}
+
+TEST_CASE("nn::Sequential: one that was moved away is no identity") {
+  nn::Sequential model;
+  model.add<nn::Tanh>();
+  const nn::Sequential taken = std::move(model);
+  CHECK(taken.forward(ones({2})).defined());
+  CHECK_THROWS_WITH_AS(model.forward(ones({2})), "sequential: the layer was moved away", Error);
 }

@@ -5,7 +5,7 @@ import functools
 import math
 import sys
 
-from ._library import Handle, Pointer, call, library
+from ._library import Handle, Pointer, Structure, call, library
 from ._tensor import is_torch, stream_of, tensor
 
 _ELEMENTS = ("f64", "f32", "tf32", "f16", "bf16", "i8", "i32", "e4m3", "e5m2")
@@ -27,11 +27,11 @@ _DEFAULTS = {
 }
 
 
-class _Matrix(ctypes.Structure):
+class _Matrix(Structure):
     _fields_ = [(name, ctypes.c_int) for name in ("element", "column_major", "alignment")]
 
 
-class _Description(ctypes.Structure):
+class _Description(Structure):
     _fields_ = [
         ("threadblock", ctypes.c_int * 3), ("stages", ctypes.c_int), ("warps", ctypes.c_int * 3),
         ("cluster", ctypes.c_int * 2), ("cluster_k", ctypes.c_int),
@@ -43,7 +43,7 @@ class _Description(ctypes.Structure):
     ]
 
 
-class _Arguments(ctypes.Structure):
+class _Arguments(Structure):
     _fields_ = [(name, Pointer) for name in ("a", "b", "c", "bias", "d")] + [
         ("alpha", ctypes.c_double), ("beta", ctypes.c_double), ("slices", ctypes.c_int),
     ]

@@ -2,15 +2,15 @@
 
 import ctypes
 
-from ._library import Handle, Pointer, call, library
+from ._library import Handle, Pointer, Structure, call, library
 from ._tensor import Tensor, tensor
 
 
-class _Size(ctypes.Structure):
+class _Size(Structure):
     _fields_ = [(name, ctypes.c_int) for name in ("heads", "rows", "cols", "block")]
 
 
-class _Info(ctypes.Structure):
+class _Info(Structure):
     _fields_ = _Size._fields_[3:] + _Size._fields_[:3] + [("nnz", ctypes.c_int64)]
 
 

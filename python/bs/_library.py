@@ -1,6 +1,7 @@
 """libbs_c by ctypes: where it is, what its functions take, and its errors as exceptions."""
 
 import ctypes
+import operator
 import os
 
 Pointer = ctypes.c_void_p
@@ -100,12 +101,43 @@ def _load():
 library = _load()
 
 
+# What fits; of others ctypes would take the lower bits without a word. A seed may be negative too.
+_RANGES = {
+    ctypes.c_int: range(-(1 << 31), 1 << 31),
+    ctypes.c_int64: range(-(1 << 63), 1 << 63),
+    ctypes.c_uint64: range(-(1 << 63), 1 << 64),
+}
+
+
+def _check(what, value, kind):
+    fitting = _RANGES.get(kind)
+    if fitting is not None and operator.index(value) not in fitting:
+        raise ValueError(f"bs: {what} {value} is outside [{fitting.start}, {fitting.stop})")
+
+
 def call(name, *arguments):
     """Calls a function that returns a status. Raises Error for one that is not BS_OK."""
+    for letter, value in zip(_SIGNATURES[name], arguments):
+        _check(f"{name[3:]}: a number", value, _TYPES[letter])
     status = getattr(library, name)(*arguments)
     if status != 0:
         text = library.bs_last_error().decode(errors="replace")
         raise _KINDS.get(status, Error)(text)
+
+
+class Structure(ctypes.Structure):
+    """What a function takes by pointer. Its integers are checked when it is made."""
+
+    def __init__(self, *values, **named):
+        fields = dict(self._fields_)
+        for name, value in (*zip(fields, values), *named.items()):
+            kind = fields[name]
+            if issubclass(kind, ctypes.Array):
+                for element in value:
+                    _check(name, element, kind._type_)
+            else:
+                _check(name, value, kind)
+        super().__init__(*values, **named)
 
 
 class Handle:

@@ -8,7 +8,7 @@ import ctypes
 from dataclasses import dataclass
 
 from ._layout import Layout
-from ._library import Pointer, Saved, call
+from ._library import Pointer, Saved, Structure, call
 from ._tensor import Tensor
 
 
@@ -81,7 +81,7 @@ class Softmax(Operation):
         return [_made("bs_block_sparse_softmax_backward", saved, self.layout, self.scale, grads[0])]
 
 
-class _AttentionOptions(ctypes.Structure):
+class _AttentionOptions(Structure):
     _fields_ = [("scale", ctypes.c_double), ("causal", ctypes.c_int), ("mask", Pointer)]
 
 
@@ -106,14 +106,14 @@ class Attention(Operation):
 
 
 def _structure(*names):
-    return type("Structure", (ctypes.Structure,), {"_fields_": [(name, Pointer) for name in names]})
+    return type("Structure", (Structure,), {"_fields_": [(name, Pointer) for name in names]})
 
 
 _States = _structure("y", "h_n", "c_n")
 _Gradients = _structure("ih", "hh", "bias_ih", "bias_hh", "hr", "h0", "c0")
 
 
-class _Direction(ctypes.Structure):
+class _Direction(Structure):
     _fields_ = [
         (name, Pointer)
         for name in ("ih", "hh", "bias_ih", "bias_hh", "hr", "layout", "h0", "c0")
@@ -150,7 +150,7 @@ class LSTM(Operation):
         return [None if pointer is None else Tensor(pointer) for pointer in made]
 
 
-class _TransducerOptions(ctypes.Structure):
+class _TransducerOptions(Structure):
     _fields_ = [
         ("blank", ctypes.c_int64),
         ("reduction", ctypes.c_int),
@@ -179,7 +179,7 @@ class Transducer(Operation):
         return [_made("bs_transducer_loss_backward", saved, grads[0]), None, None, None]
 
 
-class ConvOptions(ctypes.Structure):
+class ConvOptions(Structure):
     _fields_ = [
         ("stride", ctypes.c_int64 * 2),
         ("dilation", ctypes.c_int64 * 2),
@@ -202,7 +202,7 @@ class Conv2d(Operation):
         return _gradients("bs_conv2d_backward", arguments, wanted)
 
 
-class _Blocks(ctypes.Structure):
+class _Blocks(Structure):
     _fields_ = [("values", Pointer), ("layout", Pointer), ("r", ctypes.c_int64), ("s", ctypes.c_int64)]
 
 

@@ -4,7 +4,7 @@ import contextlib
 import ctypes
 import sys
 
-from ._library import Handle, Pointer, call, library
+from ._library import Handle, Pointer, Structure, call, library
 
 _VERSIONED = b"dltensor_versioned"
 _UNVERSIONED = b"dltensor"
@@ -31,7 +31,7 @@ _CTYPES = {
 }
 
 
-class _Info(ctypes.Structure):
+class _Info(Structure):
     _fields_ = [
         ("dtype", ctypes.c_int),
         ("cuda_device", ctypes.c_int),
@@ -98,9 +98,7 @@ class Tensor(Handle):
             strides = [1] * len(shape)
             for i in range(len(shape) - 1, 0, -1):
                 strides[i - 1] = strides[i] * shape[i]
-        info = _Info(_DTYPES.index(dtype), cuda_device, len(shape))
-        info.shape[: len(shape)], info.strides[: len(shape)] = shape, tuple(strides)
-        info.data = address
+        info = _Info(_DTYPES.index(dtype), cuda_device, len(shape), shape, tuple(strides), address)
         out = Pointer()
         call("bs_tensor_from_pointer", ctypes.byref(info), ctypes.byref(out))
         return cls(out.value)

@@ -114,6 +114,27 @@ class Smoke(unittest.TestCase):
                 with self.assertRaisesRegex(TypeError, f"^bs.{name}: layout is of"):
                     function(wrong)
 
+    def test_numbers_that_do_not_fit(self):
+        x, w = ones(1, 1, 4, 4), ones(1, 1, 3, 3)
+        calls = {
+            "rows": lambda: bs.Layout.dense(2**32 + 4),
+            "block": lambda: bs.Layout.bigbird(8, block=2**32 + 16),
+            "layout_strided": lambda: bs.Layout.strided(8, stride=2**32 + 2),
+            "layout_random": lambda: bs.Layout.random(8, seed=2**64),
+            "layout_from_mask": lambda: bs.Layout.from_mask(ones(2, 2), 2**32 + 8),
+            "padding": lambda: bs.conv2d(x, w, padding=2**64),
+            "stride": lambda: bs.conv2d(x, w, stride=(1, 2**64 + 1)),
+            "groups": lambda: bs.conv2d(x, w, groups=2**64 + 1),
+            "blank": lambda: bs.rnnt_loss(ones(1, 2, 2, 3), x, x, x, blank=2**64),
+            "shape": lambda: bs.Tensor.from_pointer(8, (2**64 + 1,), "float32"),
+            "cuda_device": lambda: bs.Tensor.from_pointer(8, (1,), "float32", cuda_device=2**32),
+            "slices": lambda: bs.gemm(ones(2, 2), ones(2, 2), out=ones(2, 2), slices=2**32 + 1),
+        }
+        for name, function in calls.items():
+            with self.assertRaisesRegex(ValueError, f"^bs: {name}.* is outside"):
+                function()
+        self.assertEqual(bs.Layout.random(8, seed=-1).nnz, bs.Layout.random(8, seed=2**64 - 1).nnz)
+
     def test_capsules(self):
         made = bs.Layout.dense(2).mask()
         for version in (None, (1, 0)):

@@ -1,6 +1,7 @@
 #include <bs/kernels/gemm_operation.h>
 
 #include <bs/kernels/fill.h>
+#include <bs/lib/overlap.h>
 
 #include <cstdio>
 
@@ -84,6 +85,7 @@ class Resolver {
     check_layout("d", p_.operands.front(), d_.d);
     for (const Reduction& r : d_.epilogue.reductions()) p_.reductions.push_back(reduction(r));
     for (const auto& [name, tensor] : arguments_.tensors) known(name);
+    check_outputs();
     return p_;
   }
 
@@ -145,6 +147,33 @@ class Resolver {
              "gemm: {} has shape {}, strides {}; expected {}, dense", r.name, t.shape(),
              t.strides(), expected);
     return t.view({p_.batch, length});
+  }
+
+  /// Throws where an output lies over what is read: elements are written while others are read.
+  /// Only a matrix of the epilogue may be an output itself, as each element is read before it is
+  /// written.
+  void check_outputs() const {
+    const auto& operands = d_.epilogue.operands();
+    std::vector<std::pair<const char*, const Tensor*>> outputs,
+        inputs = {{"a", &p_.a}, {"b", &p_.b}};
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const bool stored = i == 0 || operands[i].stored >= 0;
+      if (stored || (p_.operands[i].defined() && reads(d_.epilogue, i, scalars_)))
+        (stored ? outputs : inputs).emplace_back(operands[i].name.c_str(), &p_.operands[i]);
+    }
+    for (size_t i = 0; i < p_.reductions.size(); ++i)
+      outputs.emplace_back(d_.epilogue.reductions()[i].name.c_str(), &p_.reductions[i]);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const Tensor& output = *outputs[i].second;
+      for (size_t j = 0; j < i; ++j)
+        BS_CHECK(!may_share_elements(output, *outputs[j].second), "gemm: {} overlaps {}",
+                 outputs[i].first, outputs[j].first);
+      for (size_t j = 0; j < inputs.size(); ++j)
+        BS_CHECK(!may_share_elements(output, *inputs[j].second) ||
+                     (j >= 2 && same_elements(output, *inputs[j].second)),
+                 "gemm: {} overlaps {}, which is read while it is written", outputs[i].first,
+                 inputs[j].first);
+    }
   }
 
   void known(const std::string& name) const {

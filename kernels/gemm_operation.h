@@ -12,7 +12,8 @@
 namespace bs {
 
 /** @brief What one product is computed from and where its results go. All tensors are given; none
- *  is allocated. */
+ *  is allocated. Results overlap neither each other nor what is read, but a matrix of the epilogue
+ *  may be one of them: C and D may be one. */
 struct GemmArguments {
   Tensor a;  ///< [m, k] or, batched, [batch, m, k]; a batch of one product's may be left out
   Tensor b;  ///< [k, n], likewise
@@ -36,7 +37,8 @@ class GemmOperation {
   /** @brief Queues one product, or one batch, on the current stream; does not wait for it.
    *  Tensors may be freed or reused by later work on the stream right away. The host takes some
    *  microseconds, and on the very first run 0.1 to 0.5 s of compilation, once a machine.
-   *  @throws Error for shapes, dtypes, layouts, alignments, names or devices that do not fit. */
+   *  @throws Error for shapes, dtypes, layouts, alignments, names or devices that do not fit, and
+   *  for results that overlap what is read. */
   void run(const GemmArguments& arguments) const;
   /** @brief The same for several products, in mode array or grouped; scalars are those of the
    * first.

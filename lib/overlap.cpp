@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,34 @@ std::pair<int64_t, int64_t> reach(const Tensor& x) {
     (step < 0 ? first : last) += step;
   }
   return {first, last};
+}
+
+/// Distance between neighbours along an axis, in bytes; 0 where there is no neighbour.
+int64_t step(const Tensor& x, int axis) {
+  const auto size = static_cast<int64_t>(size_of(x.dtype()));
+  return x.size(axis) > 1 ? std::abs(x.strides()[axis]) * size : 0;
+}
+
+/// Whether views take turns: their steps of `least` bytes and more are multiples of one period, and
+/// what shorter steps reach of each lies in a part of the period of its own.
+bool take_turns(const Tensor& a, const Tensor& b, int64_t least) {
+  int64_t period = 0;
+  const auto within = [&](const Tensor& x) {
+    auto bytes = static_cast<int64_t>(size_of(x.dtype()));
+    for (int axis = 0; axis < x.rank(); ++axis) {
+      const int64_t length = step(x, axis);
+      if (length >= least) {
+        period = std::gcd(period, length);
+      } else {
+        bytes += length * (x.size(axis) - 1);
+      }
+    }
+    return bytes;
+  };
+  const int64_t of_a = within(a), of_b = within(b);
+  const int64_t apart = static_cast<int64_t>(byte_range(b).begin - byte_range(a).begin) % period;
+  const int64_t begin = apart < 0 ? apart + period : apart;
+  return begin >= of_a && begin + of_b <= period;
 }
 
 /// Writes down every element; for strides that no simple rule decides.
@@ -54,6 +83,21 @@ ByteRange byte_range(const Tensor& x) {
 bool ranges_overlap(const Tensor& a, const Tensor& b) {
   if (!a.defined() || !b.defined() || a.device() != b.device()) return false;
   return byte_range(a).overlaps(byte_range(b));
+}
+
+bool may_share_elements(const Tensor& a, const Tensor& b) {
+  if (!ranges_overlap(a, b)) return false;
+  for (const Tensor* x : {&a, &b})
+    for (int axis = 0; axis < x->rank(); ++axis)
+      if (const int64_t least = step(*x, axis); least > 0 && take_turns(a, b, least)) return false;
+  return true;
+}
+
+bool same_elements(const Tensor& a, const Tensor& b) {
+  if (a.data() != b.data() || a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
+  for (int axis = 0; axis < a.rank(); ++axis)
+    if (a.size(axis) > 1 && a.strides()[axis] != b.strides()[axis]) return false;
+  return true;
 }
 
 bool repeats_elements(const Tensor& x) {

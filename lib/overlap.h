@@ -18,6 +18,11 @@ ByteRange byte_range(const Tensor& x);
 /** @brief Whether the bytes from the first to the last element of `a` and of `b` have one in
  *  common. False means that no element is shared; views may interleave and share none. */
 bool ranges_overlap(const Tensor& a, const Tensor& b);
+/** @brief Whether an element of `a` may lie where one of `b` does. Views that take turns, such as
+ * two ranges of columns, share none; false is certain. */
+bool may_share_elements(const Tensor& a, const Tensor& b);
+/** @brief Whether both name the same elements at the same positions, in one dtype. */
+bool same_elements(const Tensor& a, const Tensor& b);
 /** @brief Whether two positions of `x` are one element, as along an axis of stride 0. */
 bool repeats_elements(const Tensor& x);
 /** @brief Throws an Error naming `op` where `x`, to be written, repeats elements. */

@@ -105,8 +105,9 @@ def gemm(a, b, c=None, bias=None, alpha=1.0, beta=None, activation="none", out=N
     """out = activation(alpha a b + beta c + bias), for matrices or batches of them; no gradient.
 
     a [m, k] and b [k, n] may be transposed views. bias: [n]. beta: 1 where c is given. `out` is
-    made like a where it is not given. The rest describes the kernel as docs/gemm_operation.md does,
-    with defaults for f16, bf16, f32 and f64. A kernel is compiled once a machine.
+    made like a where it is not given; it may be c, and overlaps nothing else. The rest
+    describes the kernel as docs/gemm_operation.md does, with defaults for f16, bf16, f32 and f64.
+    A kernel is compiled once a machine.
     """
     arrays = [array for array in (a, b, c, bias, out) if array is not None]
     if any(is_torch(array) and array.requires_grad for array in arrays):

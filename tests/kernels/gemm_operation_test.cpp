@@ -1,3 +1,5 @@
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
 #include <bs/tests/kernels/gemm_cases.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>
@@ -147,6 +149,64 @@ TEST_CASE("gemm: one operand serves a batch, views with strides, and nothing to 
   nothing.check(1, 2);
   const Linear empty(d, {}, 0, 16, 8, 12);
   GemmOperation(d).run(empty.arguments(1, 2));
+}
+
+TEST_CASE("gemm: a result may be C itself, and lie over nothing else that is read") {
+  const GemmDescription d = small_gemm("rrr", f32e);
+  const Linear x(d, {}, 48, 48, 48, 13);
+  GemmArguments arguments = x.arguments(2, 3);
+  copy(arguments.tensors.at("c"), arguments.d);
+  arguments.tensors = {{"c", arguments.d}};
+  GemmOperation(d).run(arguments);
+  x.check(2, 3);
+
+  const Tensor wide = zeros({48, 144}, arguments.a.dtype(), test_device());
+  const auto columns = [&](int64_t first) { return wide.slice(1, first, first + 48); };
+  copy(x.a.tensor, columns(0));
+  copy(x.b.tensor, columns(48));
+  const GemmOperation product(small_gemm("rrr"));
+  product.run({.a = columns(0),
+               .b = columns(48),
+               .d = columns(96),
+               .scalars = {{"alpha", 1}, {"beta", 0}}});
+  CHECK(Reference::of(columns(96)).values == bs::test::product(x.a, x.b));
+  const auto refused = [&](GemmArguments wrong, const char* text) {
+    wrong.scalars = {{"alpha", 1}, {"beta", 1}};
+    CHECK_THROWS_WITH_AS(product.run(wrong), doctest::Contains(text), Error);
+  };
+  const Tensor c = zeros({48, 48}, f16, test_device());
+  refused({.a = c, .b = columns(0), .d = c, .tensors = {{"c", c}}}, "gemm: d overlaps a");
+  refused({.a = columns(0), .b = c, .d = c, .tensors = {{"c", c}}}, "gemm: d overlaps b");
+  refused({.a = columns(0), .b = columns(48), .d = c, .tensors = {{"c", c.transpose(0, 1)}}},
+          "gemm: d overlaps c, which is read while it is written");
+  refused({.a = columns(0), .b = columns(48), .d = columns(80), .tensors = {{"c", c}}},
+          "gemm: d overlaps b");
+  product.run({.a = columns(0),
+               .b = columns(48),
+               .d = c,
+               .tensors = {{"c", c.transpose(0, 1)}},
+               .scalars = {{"alpha", 1}, {"beta", 0}}});  // which is not read
+}
+
+TEST_CASE("gemm: results of an epilogue overlap neither each other nor what is read") {
+  using namespace bs::epilogue;
+  GemmDescription d = small_gemm("rrr");
+  const Value t = accumulator() + row("bias", f32e);
+  d.epilogue = GemmEpilogue(t).store("before", accumulator(), f16e).row_sum("sums", t);
+  const GemmOperation operation(d);
+  const Tensor a = zeros({48, 48}, f16, test_device()), y = zeros({48, 48}, f16, test_device());
+  const Tensor numbers = zeros({96}, f32, test_device());
+  const auto half = [&](int64_t first) { return numbers.slice(0, first, first + 48); };
+  const auto run = [&](const Tensor& before, const Tensor& sums) {
+    operation.run({.a = a,
+                   .b = a,
+                   .d = y,
+                   .tensors = {{"bias", half(0)}, {"before", before}, {"sums", sums}}});
+  };
+  run(clone(y), half(48));
+  CHECK_THROWS_WITH_AS(run(y, half(48)), doctest::Contains("gemm: before overlaps d"), Error);
+  CHECK_THROWS_WITH_AS(run(clone(y), half(8)), doctest::Contains("gemm: sums overlaps bias"),
+                       Error);
 }
 
 TEST_CASE("gemm: grouped warpgroups") {

@@ -5,23 +5,24 @@ namespace bs {
 
 namespace {
 
-/// The gradient 1 of a single number.
-Tensor one_for(const Variable& output) {
-  BS_CHECK(output.data().numel() == 1,
-           "grad: shape {} is no single number; reduce it with sum or mean, or give a gradient",
-           output.shape());
+/// The gradient 1 of a single number, for the function `caller`.
+Tensor one_for(const char* caller, const Variable& output) {
+  BS_CHECK(output.numel(caller) == 1,
+           "{}: shape {} is no single number; reduce it with sum or mean, or give a gradient",
+           caller, output.shape());
   return full(output.shape(), 1.0, output.dtype(), output.device());
 }
 
 }  // namespace
 
 Grads grad(const Variable& output, std::span<const Variable> inputs, BackwardOptions options) {
-  return grad(output, inputs, one_for(output), options);
+  return grad(output, inputs, one_for("grad", output), options);
 }
 
 Grads grad(const Variable& output, std::span<const Variable> inputs, const Tensor& gradient,
            BackwardOptions options) {
   BS_CHECK(output.requires_grad(), "grad: the output requires no gradient");
+  BS_CHECK(gradient.defined(), "grad: the gradient to start from is undefined");
   return tape().gradients({&output, 1}, inputs, {&gradient, 1}, options);
 }
 
@@ -33,7 +34,7 @@ Grads grad(std::span<const Variable> outputs, std::span<const Variable> inputs,
   Grads starts(gradients.begin(), gradients.end());
   starts.resize(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i)
-    if (!starts[i].defined()) starts[i] = one_for(outputs[i]);
+    if (!starts[i].defined()) starts[i] = one_for("grad", outputs[i]);
   return tape().gradients(outputs, inputs, starts, options);
 }
 
@@ -50,7 +51,7 @@ VariableGrads differentiable_grad(std::span<const Variable> outputs,
   VariableGrads starts(gradients.begin(), gradients.end());
   starts.resize(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i)
-    if (!starts[i].defined()) starts[i] = Variable(one_for(outputs[i]));
+    if (!starts[i].defined()) starts[i] = Variable(one_for("differentiable_grad", outputs[i]));
   return tape().recorded_gradients(outputs, inputs, starts);
 }
 

@@ -289,6 +289,7 @@ thread_local Tape::Walk* Tape::Walk::innermost = nullptr;
 
 void Tape::backward(const Variable& from, const Tensor& gradient, BackwardOptions options) try {
   BS_CHECK(from.requires_grad(), "backward: this variable requires no gradient");
+  BS_CHECK(gradient.defined(), "backward: the gradient to start from is undefined");
   Walk walk(*this, {&from, 1});
   walk_back(walk, {&from, 1}, {&gradient, 1}, options);
 } catch (const std::bad_alloc&) {

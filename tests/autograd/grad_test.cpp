@@ -38,6 +38,24 @@ TEST_CASE("grad: one that the output does not depend on is undefined") {
   CHECK(of(g[1]) == Doubles{1, 1});
 }
 
+TEST_CASE("grad and backward: no gradient to start from is an error, and changes nothing") {
+  const Variable x(values({1, 2}), true), y = x * x;
+  CHECK_THROWS_WITH_AS(y.backward(Tensor()), "backward: the gradient to start from is undefined",
+                       Error);
+  CHECK_THROWS_WITH_AS(grad(y, std::vector<Variable>{x}, Tensor()),
+                       "grad: the gradient to start from is undefined", Error);
+  y.backward(values({1, 1}));
+  CHECK(of(x.grad()) == Doubles{2, 4});
+}
+
+TEST_CASE("grad: an undefined output is named by the function that was called") {
+  const Variable none, x(values({1}), true);
+  CHECK_THROWS_WITH_AS(grad(none, {x}), doctest::Contains("grad: a Variable is undefined"), Error);
+  CHECK_THROWS_WITH_AS(differentiable_grad(x * values({1, 2}), x),
+                       doctest::Contains("differentiable_grad: shape [2] is no single number"),
+                       Error);
+}
+
 TEST_CASE("grad: each gradient has memory of its own") {
   const Variable x(values({1, 2}), true), y(values({3, 4}), true);
   const Tensor start = values({7, 8});

@@ -84,6 +84,9 @@ void Variable::set_grad(Tensor gradient) const {
   const VariableState& s = state();
   BS_CHECK(!gradient.defined() || gradient.shape() == shape(),
            "variable: gradient of shape {} for data of shape {}", gradient.shape(), shape());
+  BS_CHECK(!gradient.defined() || (gradient.dtype() == dtype() && gradient.device() == device()),
+           "variable: gradient of {} on {} for data of {} on {}", gradient.dtype(),
+           gradient.device(), dtype(), device());
   if (s.place || gradient.defined()) place().grad = std::move(gradient);
 }
 
@@ -91,6 +94,9 @@ void Variable::set_data(Tensor data) const {
   VariableState& s = state();
   BS_CHECK(is_leaf(), "variable: set_data on the result of an operation; detach it first");
   BS_CHECK(data.defined(), "variable: set_data of an undefined tensor");
+  BS_CHECK(!requires_grad() || is_floating(data.dtype()),
+           "variable: set_data of dtype {}, which can have no gradient, where one is required",
+           data.dtype());
   if (s.place) s.place->values = WeakTensor(data);
   s.data = std::move(data);
 }

@@ -78,9 +78,9 @@ class Variable : public Placed {
   /** @brief The gradient summed by backward; an undefined Tensor before that. Contiguous, and its
    *  memory is nobody else's: changing it in place changes no other gradient. */
   const Tensor& grad() const;
-  void set_grad(Tensor gradient) const;
+  void set_grad(Tensor gradient) const;  ///< undefined, or of the values' shape, dtype, device
   void zero_grad() const { set_grad({}); }
-  /** @brief Replaces a leaf's values: how optimisers and `to` change parameters. */
+  /** @brief Replaces a leaf's values: by floating ones, where it requires a gradient. */
   void set_data(Tensor data) const;
   void set_requires_grad(bool wanted) const;
   /** @brief Keeps the gradient of a result too, which backward otherwise drops. */
@@ -98,7 +98,7 @@ class Variable : public Placed {
    *  @throws Error when it has more elements, needs no gradient, or its graph was freed, in whole
    * or in part; nothing has changed then. */
   void backward(BackwardOptions options = {}) const;
-  /** @brief The same, starting from `gradient`, of this variable's shape and dtype. */
+  /** @brief The same, starting from `gradient`, defined and of this variable's shape and dtype. */
   void backward(const Tensor& gradient, BackwardOptions options = {}) const;
 
  private:

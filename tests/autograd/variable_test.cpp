@@ -119,6 +119,10 @@ TEST_CASE("variable: what may be done to a leaf only") {
                        "variable: set_requires_grad on the result of an operation; detach it first",
                        Error);
   CHECK_THROWS_WITH_AS(x.set_data({}), "variable: set_data of an undefined tensor", Error);
+  CHECK_THROWS_WITH_AS(
+      x.set_data(zeros({1}, i64, test_device())),
+      "variable: set_data of dtype i64, which can have no gradient, where one is required", Error);
+  x.detach().set_data(zeros({1}, i64, test_device()));
   x.set_data(ones({2, 2}, f64, test_device()));
   CHECK(x.shape() == Shape{2, 2});
   CHECK(x.requires_grad());
@@ -130,6 +134,8 @@ TEST_CASE("variable: set_grad, retain_grad and register_hook check themselves") 
   const Variable x(zeros({2}, f32, test_device()), true);
   CHECK_THROWS_WITH_AS(x.set_grad(zeros({3}, f32, test_device())),
                        "variable: gradient of shape [3] for data of shape [2]", Error);
+  CHECK_THROWS_WITH_AS(x.set_grad(zeros({2}, f64, test_device())),
+                       doctest::Contains("variable: gradient of f64 on "), Error);
   x.set_grad(ones({2}, f32, test_device()));
   identity(x).backward(ones({2}, f32, test_device()));
   CHECK(x.grad().slice(0, 0, 1).item() == 2);

@@ -25,7 +25,9 @@ Dims Dims::filled(int rank, int64_t value) {
 void Dims::no_position(int i) const { BS_THROW(Error, "dims: position {} in {}", i, *this); }
 
 void Dims::insert(int at, int64_t value) {
-  BS_CHECK(rank_ < max_rank && at >= 0 && at <= rank_, "dims: insert at {} into {}", at, *this);
+  BS_CHECK(rank_ < max_rank, "dims: {} with one more axis is of rank {}, more than {}", *this,
+           rank_ + 1, max_rank);
+  BS_CHECK(at >= 0 && at <= rank_, "dims: insert at {} into {}", at, *this);
   ++rank_;
   std::copy_backward(begin() + at, end() - 1, end());
   (*this)[at] = value;

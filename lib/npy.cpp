@@ -210,6 +210,7 @@ std::string npy_header(const Tensor& tensor) {
 }
 
 void save_npy(const std::string& path, const Tensor& tensor) try {
+  BS_CHECK(tensor.defined(), "save_npy: the tensor for {} is undefined", path);
   const std::string header = npy_header(tensor);
   AtomicFile file(path);
   file.write(header.data(), header.size());

@@ -161,6 +161,7 @@ Tensor Tensor::view(const Shape& wanted) const {
 }
 
 Tensor Tensor::permute(const Dims& axes) const {
+  check_defined();
   BS_CHECK(axes.rank() == rank(), "permute: {} axes for shape {}", axes.rank(), shape_);
   Tensor t = *this;
   unsigned seen = 0;
@@ -177,6 +178,7 @@ Tensor Tensor::permute(const Dims& axes) const {
 }
 
 Tensor Tensor::transpose(int a, int b) const {
+  check_defined();
   a = normalize_axis("transpose", a, rank());
   b = normalize_axis("transpose", b, rank());
   Tensor t = *this;
@@ -186,6 +188,7 @@ Tensor Tensor::transpose(int a, int b) const {
 }
 
 Tensor Tensor::slice(int axis, int64_t begin, int64_t end, int64_t step) const {
+  check_defined();
   axis = normalize_axis("slice", axis, rank());
   BS_CHECK(step > 0, "slice: step {} is not positive", step);
   const int64_t extent = shape_[axis];
@@ -203,6 +206,7 @@ Tensor Tensor::slice(int axis, int64_t begin, int64_t end, int64_t step) const {
 }
 
 Tensor Tensor::select(int axis, int64_t index) const {
+  check_defined();
   axis = normalize_axis("select", axis, rank());
   const int64_t at = index < 0 ? index + shape_[axis] : index;
   BS_CHECK(at >= 0 && at < shape_[axis], "select: index {} on axis {} of {}", index, axis, shape_);
@@ -216,6 +220,8 @@ Tensor Tensor::select(int axis, int64_t index) const {
 Tensor Tensor::unsqueeze(int axis) const {
   check_defined();
   axis = normalize_axis("unsqueeze", axis, rank() + 1);
+  BS_CHECK(rank() < Dims::max_rank, "unsqueeze: {} has {} axes already, the most there may be",
+           shape_, rank());
   Tensor t = *this;
   t.shape_.insert(axis, 1);
   t.strides_.insert(axis, 1);
@@ -223,6 +229,7 @@ Tensor Tensor::unsqueeze(int axis) const {
 }
 
 Tensor Tensor::squeeze(int axis) const {
+  check_defined();
   axis = normalize_axis("squeeze", axis, rank());
   BS_CHECK(shape_[axis] == 1, "squeeze: axis {} of {} is not 1", axis, shape_);
   return select(axis, 0);

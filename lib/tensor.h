@@ -18,7 +18,7 @@ class Tensor {
   /** @brief An undefined tensor: `defined()` is false, its shape is [], any use of it throws. */
   Tensor() = default;
   Tensor(const Tensor&) = default;
-  Tensor(Tensor&&) = default;
+  Tensor(Tensor&&) = default;  ///< leaves `other` undefined, though with the shape that it had
   /** @brief Names the elements of `other` from now on. Only a variable can: `t[i] = v` and
    *  `t.slice(0, 1, 3) = v`, which would change nothing, do not compile; see bs::assign. */
   Tensor& operator=(const Tensor& other) & = default;

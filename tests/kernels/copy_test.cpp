@@ -240,6 +240,7 @@ TEST_CASE("casts to 16 bits round to nearest even") {
 }
 
 TEST_CASE("copy refuses what does not fit") {
+  CHECK_THROWS_WITH_AS(clone(Tensor()), doctest::Contains("clone: a Tensor is undefined"), Error);
   CHECK_THROWS_WITH_AS(copy(Tensor::empty({2, 3}, f32), Tensor::empty({3, 2}, f32)),
                        "copy: shapes [2, 3] and [3, 2] differ", Error);
 }

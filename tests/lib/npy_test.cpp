@@ -72,6 +72,8 @@ TEST_CASE("npy files are NumPy's, both ways") {
     CHECK(back.device() == test_device());
     CHECK(Reference::of(back).values == s.values);
   }
+  CHECK_THROWS_WITH_AS(save_npy(path, Tensor()), doctest::Contains("save_npy: the tensor for"),
+                       Error);
   CHECK(folder.files() == 1);
 }
 

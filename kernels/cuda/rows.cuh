@@ -8,6 +8,7 @@
 #include <bs/kernels/cuda/device/tile/reduce.cuh>
 
 #include <bit>
+#include <cmath>
 
 namespace bs::cuda {
 
@@ -107,6 +108,29 @@ __device__ Two<W> lanes_sum(Two<W> value) {
     value = value + Two<W>{__shfl_xor_sync(0xffffffffU, value.a, offset),
                            __shfl_xor_sync(0xffffffffU, value.b, offset)};
   return value;
+}
+
+/// Whether means of rows are rounded so coarsely beside distances of elements that they need a
+/// correction. Sums of thousands of equal elements of 16 bits are exact in f32, and others are far
+/// apart beside it.
+template <class T>
+inline constexpr bool corrects_mean = sizeof(T) > 2;
+
+template <class W>
+struct RowMoments {
+  W mean, squares;
+};
+
+/// The mean and the sum of squared deviations of a row of n elements, of whose deviations from
+/// `mean`, which is rounded, a thread has the sum and that of the squares. The sum tells how far
+/// off the mean is (Chan, Golub, LeVeque, 1983).
+template <class W>
+__device__ RowMoments<W> corrected_moments(W mean, W deviations, W squares, int64_t n) {
+  const Two<W> mine{deviations, squares};
+  const Two<W> all = blockDim.x < 32 ? lanes_sum(mine) : row_sum(mine);
+  const W off = all.a / n, less = all.b - off * all.a;
+  if (!(all.b < W(INFINITY))) return {mean, all.b};
+  return {mean + off, less > 0 ? less : W(0)};
 }
 
 /// A row of n elements in the registers of its threads, `most` packs of N in each.

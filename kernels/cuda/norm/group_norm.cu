@@ -54,13 +54,23 @@ __global__ void __launch_bounds__(most_row_threads)
 #pragma unroll
     for (int i = 0; i < N; ++i) sum += v[i];
   });
-  const W mean = row_sum(sum) / g.n;
-  W squares = 0;
+  W mean = row_sum(sum) / g.n;
+  W deviations = 0, squares = 0;
   for_each([&](unsigned, W(&v)[N]) {
 #pragma unroll
-    for (int i = 0; i < N; ++i) squares += (v[i] - mean) * (v[i] - mean);
+    for (int i = 0; i < N; ++i) {
+      deviations += v[i] - mean;
+      squares += (v[i] - mean) * (v[i] - mean);
+    }
   });
-  const W rstd = 1 / sqrt(row_sum(squares) / g.n + g.eps);
+  if constexpr (corrects_mean<T>) {
+    const auto moments = corrected_moments(mean, deviations, squares, g.n);
+    mean = moments.mean;
+    squares = moments.squares;
+  } else {
+    squares = row_sum(squares);
+  }
+  const W rstd = 1 / sqrt(squares / g.n + g.eps);
   if (!inside) return;
   if (threadIdx.x == 0) {
     g.means[row] = mean;

@@ -67,12 +67,22 @@ __global__ void __launch_bounds__(most_row_threads)
     });
     mean = row_sum(sum) / n;
   }
-  W squares = 0;
+  W deviations = 0, squares = 0;
   for_each([&](unsigned, W(&v)[N]) {
 #pragma unroll
-    for (int i = 0; i < N; ++i) squares += (v[i] - mean) * (v[i] - mean);
+    for (int i = 0; i < N; ++i) {
+      deviations += v[i] - mean;
+      squares += (v[i] - mean) * (v[i] - mean);
+    }
   });
-  const W rstd = 1 / sqrt(row_sum(squares) / n + eps);
+  if (corrects_mean<T> && means) {
+    const auto moments = corrected_moments(mean, deviations, squares, n);
+    mean = moments.mean;
+    squares = moments.squares;
+  } else {
+    squares = row_sum(squares);
+  }
+  const W rstd = 1 / sqrt(squares / n + eps);
   if (threadIdx.x == 0 && inside) {
     if (means) means[row] = mean;
     rstds[row] = rstd;

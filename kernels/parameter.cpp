@@ -1,5 +1,8 @@
 #include <bs/kernels/parameter.h>
 
+#include <algorithm>
+#include <cstdint>
+
 namespace bs {
 
 void check_parameter(const char* op, const Tensor& value, const Tensor& gradient) {
@@ -10,6 +13,12 @@ void check_parameter(const char* op, const Tensor& value, const Tensor& gradient
            "{}: gradient {} of {} for a parameter {} of {}", op, gradient.shape(), gradient.dtype(),
            value.shape(), value.dtype());
   check_same_device(op, value, gradient);
+}
+
+bool lies_across(const Tensor& value, const Tensor& gradient) {
+  const auto v = reinterpret_cast<uintptr_t>(value.data());
+  const auto g = reinterpret_cast<uintptr_t>(gradient.data());
+  return v != g && std::max(v, g) - std::min(v, g) < value.bytes();
 }
 
 void check_state(const char* op, const char* name, const Tensor& value, const Tensor& state,

@@ -32,6 +32,9 @@ void check_numbers(const char* op, const Tensor& numbers, int64_t count, Device 
 /** @brief Throws an Error naming `op` unless `master` is undefined or fits a 16-bit `value`. */
 void check_master(const char* op, const Tensor& value, const Tensor& master);
 
+/** @brief Whether a dense gradient lies over other elements of its dense value than its own. */
+bool lies_across(const Tensor& value, const Tensor& gradient);
+
 /** @brief The weights that a step is done on: the master, the value, or an f32 copy of it. */
 template <class Parameter>
 Tensor full_precision(const Parameter& p) {
@@ -67,8 +70,8 @@ class StepParameters {
   std::vector<Parameter> copies_;
 };
 
-/** @brief The parameters that have a gradient and elements, their gradients contiguous. State that
- *  has no name is not asked for, and left out.
+/** @brief The parameters that have a gradient and elements, their gradients contiguous. A gradient
+ *  that the step would overwrite before it is read is a copy. State that has no name is left out.
  *  @throws Error naming `op` when shapes, dtypes, devices or layouts do not fit. */
 template <class Parameter, size_t count>
 StepParameters<Parameter> checked_parameters(const char* op, std::span<const Parameter> parameters,
@@ -85,7 +88,7 @@ StepParameters<Parameter> checked_parameters(const char* op, std::span<const Par
       continue;
     }
     check_parameter(op, p.value, p.gradient);
-    as_given = as_given && p.gradient.is_contiguous();
+    as_given = as_given && p.gradient.is_contiguous() && !lies_across(p.value, p.gradient);
     for (size_t i = 0; i < count; ++i) {
       const Tensor& state = p.*Parameter::states[i];
       if (names[i]) {
@@ -105,7 +108,7 @@ StepParameters<Parameter> checked_parameters(const char* op, std::span<const Par
   for (const Parameter& p : parameters) {
     if (!takes_part(p)) continue;
     Parameter& own = copies.emplace_back(p);
-    own.gradient = contiguous(p.gradient);
+    own.gradient = lies_across(p.value, p.gradient) ? clone(p.gradient) : contiguous(p.gradient);
     for (size_t i = 0; i < count; ++i)
       if (!names[i]) own.*Parameter::states[i] = {};
   }

@@ -49,3 +49,21 @@ TEST_CASE("axpby takes views, its numbers from the device, and leaves steps out"
   CHECK_THROWS_WITH_AS(axpby(std::vector{p}, 1, 1, {}, numbers.slice(0, 0, 1)),
                        doctest::Contains("axpby: numbers [1] of f64, expected [2] of f64"), Error);
 }
+
+TEST_CASE("axpby of a gradient that lies over its value takes what was there before") {
+  const int64_t n = 5000;
+  for (const int64_t shift : {-3, 0, 1}) {
+    CAPTURE(shift);
+    const Tensor x = random_reference({n + 6}, 4).tensor(f64, test_device());
+    const Reference before = Reference::of(x);
+    AxpbyParameter p;
+    p.value = x.slice(0, 3, n + 3);
+    p.gradient = x.slice(0, 3 + shift, n + 3 + shift);
+    axpby(std::vector{p}, 0.5, 2);
+    const Reference y = Reference::of(x);
+    for (int64_t i = 3; i < n + 3; ++i) {
+      const auto at = static_cast<size_t>(i), from = static_cast<size_t>(i + shift);
+      REQUIRE(y[at] == doctest::Approx(0.5 * before[at] + 2 * before[from]).epsilon(1e-14));
+    }
+  }
+}

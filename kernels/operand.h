@@ -8,13 +8,16 @@
 namespace bs {
 
 /** @brief A number beside a tensor. It gives way to the tensor's dtype. Only its kind counts, and
- *  only where that is higher (2.5 turns an integral tensor into f32, 2 turns a bool one into i64).
- */
+ *  only where that is higher: 2.5 turns an integral tensor into f32, and 2 turns one of bool into
+ *  i64, which true does not. */
 class Scalar {
  public:
   template <std::integral I>
   Scalar(I value)  // NOLINT(google-explicit-constructor): numbers are written as they are
-      : integral_(true), integer_(static_cast<int64_t>(value)), real_(static_cast<double>(value)) {}
+      : integral_(true),
+        boolean_(std::same_as<I, bool>),
+        integer_(static_cast<int64_t>(value)),
+        real_(static_cast<double>(value)) {}
   template <std::floating_point F>
   Scalar(F value)  // NOLINT(google-explicit-constructor)
       : integral_(false), real_(static_cast<double>(value)) {}
@@ -27,12 +30,13 @@ class Scalar {
   }
   /** @brief The dtype of an operation between a tensor of `dtype` and this. */
   DType promote(DType dtype) const {
-    if (is_floating(dtype) || (integral_ && dtype != boolean)) return dtype;
+    if (is_floating(dtype) || (integral_ && (dtype != boolean || boolean_))) return dtype;
     return integral_ ? i64 : f32;
   }
 
  private:
   bool integral_;
+  bool boolean_ = false;
   int64_t integer_ = 0;
   double real_;
 };

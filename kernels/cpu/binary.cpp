@@ -104,7 +104,8 @@ void in_bytes(const char* op, const F& f, const Operand& a, const Operand& b, co
 }
 
 /// y = f(a, b) of bytes and a number, which may be beyond their range: in i32, whose results wrap
-/// around. Says whether it was that; none stands beside bools, which it turns to i64 or f32.
+/// around. Says whether it was that. Beside bools stand bools: other numbers turn those to i64 or
+/// f32.
 template <class F>
 bool beside_number(const F& f, const Operand& a, const Operand& b, const Tensor& y) {
   if (y.dtype() != u8 || !b.is_number) return false;

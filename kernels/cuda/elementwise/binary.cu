@@ -170,8 +170,8 @@ void in_bytes(const char* op, F f, const Operand& a, const Operand& b, const Ten
   arithmetic(op, f, a, b, y, stream);
 }
 
-/// The same where a number may stand beside bytes; none stands beside bools, which it turns to i64
-/// or f32.
+/// The same where a number may stand beside bytes. Beside bools stand bools: other numbers turn
+/// those to i64 or f32.
 template <class F>
 void in_bytes_beside(const char* op, F f, const Operand& a, const Operand& b, const Tensor& y,
                      Stream stream) {

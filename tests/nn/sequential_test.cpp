@@ -1,3 +1,4 @@
+#include <bs/autograd/grad_check.h>
 #include <bs/kernels/fill.h>
 #include <bs/nn/activation.h>
 #include <bs/nn/dropout.h>
@@ -9,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 using namespace bs;
@@ -52,6 +54,29 @@ TEST_CASE("nn::Dropout: acts in training only") {
   CHECK_THROWS_WITH_AS(nn::Dropout({.p = 1.5}), "dropout: probability 1.5 is not in [0, 1]", Error);
 }
 
+TEST_CASE("nn activations: as formulas in double, with gradients, within a Sequential") {
+  const Reference x = random_reference({3, 4}, 5, -2, 2);
+  nn::Sequential model;
+  model.add<nn::LeakyReLU>({.slope = 0.2});
+  model.add<nn::ELU>({.alpha = 1.5});
+  model.add<nn::LogSoftmax>({.axis = 0});
+  const auto inner = [](double v) {
+    const double leaky = v > 0 ? v : 0.2 * v;
+    return leaky > 0 ? leaky : 1.5 * std::expm1(leaky);
+  };
+  const Values y = values(model.forward(x.tensor(f64, test_device())));
+  for (size_t column = 0; column < 4; ++column) {
+    double sum = 0;
+    for (size_t row = 0; row < 3; ++row) sum += std::exp(inner(x[row * 4 + column]));
+    for (size_t row = 0; row < 3; ++row) {
+      const size_t i = row * 4 + column;
+      CHECK(y[i] == doctest::Approx(inner(x[i]) - std::log(sum)).epsilon(1e-12));
+    }
+  }
+  gradcheck([&](const std::vector<Variable>& v) { return model.forward(v[0]); },
+            {Variable(x.tensor(f64, test_device()), true)});
+}
+
 TEST_CASE("nn activations: the functions of their names") {
   const Variable x = random_reference({3, 4}, 2, -2, 2).tensor(f32, test_device());
   CHECK(values(nn::ReLU().forward(x)) == values(relu(x)));
@@ -59,6 +84,13 @@ TEST_CASE("nn activations: the functions of their names") {
   CHECK(values(nn::Tanh().forward(x)) == values(tanh(x)));
   CHECK(values(nn::Sigmoid().forward(x)) == values(sigmoid(x)));
   CHECK(values(nn::Softmax().forward(x)) == values(softmax(x)));
+  CHECK(values(nn::Softmax({.axis = 0}).forward(x)) == values(softmax(x, 0)));
+  CHECK(values(nn::LogSoftmax().forward(x)) == values(log_softmax(x)));
+  CHECK(values(nn::LogSoftmax({.axis = 0}).forward(x)) == values(log_softmax(x, 0)));
+  CHECK(values(nn::LeakyReLU().forward(x)) == values(leaky_relu(x)));
+  CHECK(values(nn::LeakyReLU({.slope = 0.2}).forward(x)) == values(leaky_relu(x, 0.2)));
+  CHECK(values(nn::ELU().forward(x)) == values(elu(x)));
+  CHECK(values(nn::ELU({.alpha = 2}).forward(x)) == values(elu(x, 2)));
   CHECK(values(nn::GELU().forward(x)) == values(gelu(x)));
   CHECK(values(nn::GELU({.form = Gelu::tanh}).forward(x)) == values(gelu(x, Gelu::tanh)));
 }

@@ -14,6 +14,16 @@
 
 namespace bs::data {
 
+namespace {
+/// Numbers up to n in the order that the draws give (Fisher and Yates).
+void shuffle(int64_t n, Draws draws, std::vector<int64_t>& order) {
+  order.resize(static_cast<size_t>(n));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  for (size_t i = order.size(); i > 1; --i)
+    std::swap(order[i - 1], order[static_cast<size_t>(draws.below(static_cast<int64_t>(i)))]);
+}
+}  // namespace
+
 Dataset tensor_dataset(std::vector<Tensor> tensors) {
   BS_CHECK(!tensors.empty() && tensors[0].rank() > 0, "dataset: no tensors, or one without axes");
   const int64_t size = tensors[0].size(0);
@@ -44,6 +54,36 @@ Dataset subset(Dataset from, std::vector<int64_t> indices) {
   return {size, [from = std::move(from), indices = std::move(indices)](int64_t index) {
             return from.sample(indices[static_cast<size_t>(index)]);
           }};
+}
+
+Dataset joined(Dataset first, Dataset second) {
+  int64_t size = 0;
+  BS_CHECK(first.size >= 0 && second.size >= 0 &&
+               !__builtin_add_overflow(first.size, second.size, &size),
+           "joined: data sets of {} and {} samples", first.size, second.size);
+  return {size, [first = std::move(first), second = std::move(second)](int64_t index) {
+            return index < first.size ? first.sample(index) : second.sample(index - first.size);
+          }};
+}
+
+std::vector<Dataset> random_split(const Dataset& from, const std::vector<int64_t>& sizes,
+                                  uint64_t seed) {
+  int64_t left = from.size;
+  for (const int64_t size : sizes) {
+    BS_CHECK(size >= 0 && size <= left, "random_split: {} of {} samples, {} of which are left",
+             size, from.size, left);
+    left -= size;
+  }
+  BS_CHECK(left == 0, "random_split: {} of {} samples are in no part", left, from.size);
+  std::vector<int64_t> order;
+  shuffle(from.size, Draws(seed, 0), order);
+  std::vector<Dataset> parts;
+  auto at = order.begin();
+  for (const int64_t size : sizes) {
+    parts.push_back(subset(from, {at, at + size}));
+    at += size;
+  }
+  return parts;
 }
 
 std::vector<Tensor> stacked(std::span<const std::vector<Tensor>> samples) {
@@ -78,7 +118,7 @@ std::vector<int64_t> DataLoader::indices(int64_t number) try {
   const int64_t from = number % batches_ * options_.batch;
   const int64_t count = std::min(options_.batch, dataset_.size - from);
   if (options_.shuffle) {
-    shuffle(number / batches_);
+    arrange(number / batches_);
     return {order_.begin() + from, order_.begin() + from + count};
   }
   std::vector<int64_t> in_order(static_cast<size_t>(count));
@@ -90,16 +130,12 @@ std::vector<int64_t> DataLoader::indices(int64_t number) try {
   out_of_own_memory("data loader");
 }
 
-/// Puts the samples in the epoch's order (Fisher and Yates). This is kept: its other batches need
-/// it too, and it takes as long as the epoch is.
-void DataLoader::shuffle(int64_t epoch) {
+/// Puts the samples in the epoch's order. This is kept: its other batches need it too, and it takes
+/// as long as the epoch is.
+void DataLoader::arrange(int64_t epoch) {
   if (ordered_ == epoch) return;
   ordered_ = -1;
-  order_.resize(static_cast<size_t>(dataset_.size));
-  std::iota(order_.begin(), order_.end(), int64_t{0});
-  Draws draws(options_.seed, static_cast<uint64_t>(epoch));
-  for (size_t i = order_.size() - 1; i > 0; --i)
-    std::swap(order_[i], order_[static_cast<size_t>(draws.below(static_cast<int64_t>(i) + 1))]);
+  shuffle(dataset_.size, Draws(options_.seed, static_cast<uint64_t>(epoch)), order_);
   ordered_ = epoch;
 }
 

@@ -26,6 +26,14 @@ Dataset mapped(Dataset from,
                std::function<std::vector<Tensor>(std::vector<Tensor> sample, int64_t index)> map);
 /** @brief The samples of `from` that `indices` name. */
 Dataset subset(Dataset from, std::vector<int64_t> indices);
+/** @brief The samples of one behind those of the other. All have as many tensors, of the same
+ * dtypes.
+ *  @throws Error for sizes that do not add up to 64 bits. */
+Dataset joined(Dataset first, Dataset second);
+/** @brief Subsets of these sizes that share no sample: an order drawn from `seed`, cut into parts.
+ *  @throws Error unless no size is negative and they add up to that of `from`. */
+std::vector<Dataset> random_split(const Dataset& from, const std::vector<int64_t>& sizes,
+                                  uint64_t seed = 0);
 
 /** @brief Samples stacked along a new first axis. @throws Error where shapes differ. */
 std::vector<Tensor> stacked(std::span<const std::vector<Tensor>> samples);
@@ -66,7 +74,7 @@ class DataLoader : public Cursor {
 
  private:
   std::vector<int64_t> indices(int64_t number);
-  void shuffle(int64_t epoch);
+  void arrange(int64_t epoch);
   std::vector<Tensor> make(int64_t number, Stream stream);
 
   Dataset dataset_;

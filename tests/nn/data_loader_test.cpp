@@ -79,6 +79,33 @@ TEST_CASE("each epoch has every sample once, in an order of its own") {
   }
 }
 
+TEST_CASE("parts drawn by chance have every sample once, the same for one seed") {
+  const auto numbers = [](const data::Dataset& of) {
+    std::vector<double> all;
+    for (int64_t i = 0; i < of.size; ++i) all.push_back(of.sample(i)[1].item());
+    return all;
+  };
+  const auto parts = data::random_split(ten(), {7, 0, 3}, 4);
+  REQUIRE(parts.size() == 3);
+  CHECK(parts[0].size == 7);
+  CHECK(parts[1].size == 0);
+  std::vector<double> all = numbers(data::joined(parts[0], parts[2]));
+  CHECK(!std::is_sorted(all.begin(), all.end()));
+  CHECK(numbers(data::random_split(ten(), {10}, 4)[0]) == all);
+  CHECK(numbers(data::random_split(ten(), {10}, 5)[0]) != all);
+  std::sort(all.begin(), all.end());
+  CHECK(all == values(arange(10)));
+  CHECK(data::random_split(data::subset(ten(), {}), {}).empty());
+  CHECK_THROWS_WITH_AS(data::random_split(ten(), {8, 3}),
+                       "random_split: 3 of 10 samples, 2 of which are left", Error);
+  CHECK_THROWS_WITH_AS(data::random_split(ten(), {8, 1}),
+                       "random_split: 1 of 10 samples are in no part", Error);
+  CHECK_THROWS_WITH_AS(data::random_split(ten(), {-1, 11}),
+                       "random_split: -1 of 10 samples, 10 of which are left", Error);
+  CHECK_THROWS_WITH_AS(data::joined({std::numeric_limits<int64_t>::max(), ten().sample}, ten()),
+                       "joined: data sets of 9223372036854775807 and 10 samples", Error);
+}
+
 TEST_CASE("a series goes on where it was left, whatever threads made it") {
   const auto series = [](const data::DataLoaderOptions& options, int64_t from) {
     data::DataLoader loader(ten(), options);

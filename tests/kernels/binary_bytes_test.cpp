@@ -1,9 +1,11 @@
 #include <bs/autograd/rearrange.h>
 #include <bs/kernels/arange.h>
 #include <bs/kernels/binary.h>
+#include <bs/kernels/compare.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/rounding.h>
+#include <bs/kernels/where.h>
 #include <bs/lib/memory.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>
@@ -11,6 +13,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <vector>
 
 using namespace bs;
@@ -164,4 +167,31 @@ TEST_CASE("arithmetic of bools: many of them, of any strides") {
     check(pow(p, q), [](bool x, bool y) { return x || !y; });
     check(maximum(q, p), [](bool x, bool y) { return x || y; });
   }
+}
+
+TEST_CASE("bools beside a bool stay bools, and have the values that tensors give") {
+  Reference mask({4}), same({4});
+  mask.values = {0, 1, 1, 0};
+  const Tensor x = mask.tensor(boolean, test_device());
+  for (const bool number : {false, true}) {
+    same.values.assign(4, number ? 1 : 0);
+    const Tensor other = same.tensor(boolean, test_device());
+    const std::pair<Tensor, Tensor> pairs[] = {{x + number, x + other},
+                                               {x - number, x - other},
+                                               {x * number, x * other},
+                                               {pow(x, number), pow(x, other)},
+                                               {minimum(x, number), minimum(x, other)},
+                                               {maximum(x, number), maximum(x, other)},
+                                               {where(x, x, number), where(x, x, other)},
+                                               {where(x, number, x), where(x, other, x)}};
+    for (const auto& pair : pairs) {
+      CHECK(pair.first.dtype() == boolean);
+      CHECK(Reference::of(pair.first).values == Reference::of(pair.second).values);
+    }
+    CHECK((x / number).dtype() == f32);
+    CHECK(Reference::of(eq(x, number)).values == Reference::of(eq(x, other)).values);
+    CHECK(Reference::of(x < number).values == Reference::of(x < other).values);
+  }
+  CHECK(Reference::of(where(x, x, true)).values == std::vector<double>(4, 1));
+  CHECK(Reference::of(x * true).values == mask.values);
 }

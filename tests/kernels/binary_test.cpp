@@ -1,18 +1,15 @@
 #include <bs/autograd/binary.h>
 #include <bs/autograd/reduce.h>
 #include <bs/kernels/binary.h>
-#include <bs/kernels/compare.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/rounding.h>
-#include <bs/kernels/where.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <limits>
-#include <utility>
 
 using namespace bs;
 using namespace bs::test;
@@ -163,33 +160,6 @@ TEST_CASE("arithmetic promotes dtypes as PyTorch does") {
   CHECK((x(u8) + true).dtype() == u8);
   CHECK((x(f16) * true).dtype() == f16);
   CHECK((x(u8) - 1).dtype() == u8);
-}
-
-TEST_CASE("bools beside a bool stay bools, and have the values that tensors give") {
-  Reference mask({4}), same({4});
-  mask.values = {0, 1, 1, 0};
-  const Tensor x = mask.tensor(boolean, test_device());
-  for (const bool number : {false, true}) {
-    same.values.assign(4, number ? 1 : 0);
-    const Tensor other = same.tensor(boolean, test_device());
-    const std::pair<Tensor, Tensor> pairs[] = {{x + number, x + other},
-                                               {x - number, x - other},
-                                               {x * number, x * other},
-                                               {pow(x, number), pow(x, other)},
-                                               {minimum(x, number), minimum(x, other)},
-                                               {maximum(x, number), maximum(x, other)},
-                                               {where(x, x, number), where(x, x, other)},
-                                               {where(x, number, x), where(x, other, x)}};
-    for (const auto& pair : pairs) {
-      CHECK(pair.first.dtype() == boolean);
-      CHECK(Reference::of(pair.first).values == Reference::of(pair.second).values);
-    }
-    CHECK((x / number).dtype() == f32);
-    CHECK(Reference::of(eq(x, number)).values == Reference::of(eq(x, other)).values);
-    CHECK(Reference::of(x < number).values == Reference::of(x < other).values);
-  }
-  CHECK(Reference::of(where(x, x, true)).values == std::vector<double>(4, 1));
-  CHECK(Reference::of(x * true).values == mask.values);
 }
 
 TEST_CASE("a tensor without axes gives way to one with some, as in PyTorch") {

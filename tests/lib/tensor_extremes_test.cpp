@@ -3,7 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <string>
+#include <utility>
 
 using namespace bs;
 
@@ -42,4 +45,31 @@ TEST_CASE("permute: an axis is a whole number, not its lower bits") {
   const Tensor x = Tensor::empty({2, 3}, f32);
   CHECK_THROWS_WITH_AS(x.permute({int64_t{1} << 32, 1}),
                        "permute: axis 4294967296 is out of range for rank 2", Error);
+}
+
+TEST_CASE("tensor: one that was moved away gives no views, though it keeps its shape") {
+  Tensor x = Tensor::empty({2, 1}, f32);
+  const Tensor y = std::move(x);
+  CHECK(y.defined());
+  CHECK(!x.defined());  // NOLINT(bugprone-use-after-move): that is what is asked
+  const std::pair<const char*, std::function<void()>> uses[] = {
+      {"select", [&] { x[0]; }},
+      {"slice", [&] { x.slice(0, 0, 1); }},
+      {"squeeze", [&] { x.squeeze(1); }},
+      {"permute",
+       [&] {
+         x.permute({1, 0});
+       }},
+      {"transpose", [&] { x.transpose(0, 1); }}};
+  for (const auto& use : uses)
+    CHECK_THROWS_WITH_AS(
+        use.second(),
+        (std::string(use.first) + ": a Tensor is undefined: nothing was assigned to it").c_str(),
+        Error);
+}
+
+TEST_CASE("tensor: an axis too many is an error of what was called") {
+  CHECK_THROWS_WITH_AS(
+      Tensor::empty({1, 2, 1, 1, 1, 1, 1, 1}, f32).unsqueeze(0),
+      "unsqueeze: [1, 2, 1, 1, 1, 1, 1, 1] has 8 axes already, the most there may be", Error);
 }

@@ -76,6 +76,11 @@ class Smoke(unittest.TestCase):
         self.assertEqual(d.tolist(), [[14.0, 32.0], [32.0, 77.0]])
         with self.assertRaisesRegex(bs.Error, "inner dimensions differ"):
             bs.gemm(a, a, out=d)
+        bs.gemm(a, turned, d, out=d)  # c may be the result itself
+        self.assertEqual(d.tolist(), [[28.0, 64.0], [64.0, 154.0]])
+        square = bs.Tensor.from_buffer(array("f", [1, 0, 0, 1]), (2, 2))
+        with self.assertRaisesRegex(bs.Error, "d overlaps b"):
+            bs.gemm(d, square, out=square)
         with self.assertRaisesRegex(TypeError, "give `out`"):
             bs.gemm(a, turned)
         with self.assertRaisesRegex(ValueError, "activation"):

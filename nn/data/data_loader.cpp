@@ -61,6 +61,8 @@ Dataset joined(Dataset first, Dataset second) {
   BS_CHECK(first.size >= 0 && second.size >= 0 &&
                !__builtin_add_overflow(first.size, second.size, &size),
            "joined: data sets of {} and {} samples", first.size, second.size);
+  BS_CHECK(first.sample && second.sample, "joined: {}.sample is no function",
+           first.sample ? "second" : "first");
   return {size, [first = std::move(first), second = std::move(second)](int64_t index) {
             return index < first.size ? first.sample(index) : second.sample(index - first.size);
           }};

@@ -104,6 +104,8 @@ TEST_CASE("parts drawn by chance have every sample once, the same for one seed")
                        "random_split: -1 of 10 samples, 10 of which are left", Error);
   CHECK_THROWS_WITH_AS(data::joined({std::numeric_limits<int64_t>::max(), ten().sample}, ten()),
                        "joined: data sets of 9223372036854775807 and 10 samples", Error);
+  CHECK_THROWS_WITH_AS(data::joined(ten(), {3, nullptr}), "joined: second.sample is no function",
+                       Error);
 }
 
 TEST_CASE("a series goes on where it was left, whatever threads made it") {

@@ -86,7 +86,8 @@ TEST_CASE("stack of two along the last axis, which end in no vector or begin at 
 }
 
 TEST_CASE("concat of two whose rows are a few elements that move as one") {
-  for (const auto& [dtype, width] : {std::pair{f16, 2}, {u8, 4}, {u8, 2}, {f32, 2}}) {
+  for (const auto& [type, width] : {std::pair{f16, 2}, {u8, 4}, {u8, 2}, {f32, 2}}) {
+    const DType dtype = type;
     const int64_t rows = 1027, n = rows * width;
     Reference a({rows, width}), b({rows, width});
     for (size_t i = 0; i < a.values.size(); ++i) {
@@ -100,8 +101,7 @@ TEST_CASE("concat of two whose rows are a few elements that move as one") {
       for (const Reference* of : {&a, &b})
         for (int64_t i = first; i < first + width; ++i)
           expected.push_back(of->values[static_cast<size_t>(i)]);
-    CAPTURE(to_string(dtype));
-    CHECK(y.values == expected);
+    CHECK_MESSAGE(y.values == expected, to_string(dtype));
   }
 }
 

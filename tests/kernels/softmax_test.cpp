@@ -114,7 +114,9 @@ TEST_CASE("softmax of few rows that are long") {
 
 TEST_CASE("softmax of long rows that begin at no vector") {
   const Shape shape{2, 131072};
-  for (const auto& [dtype, bound] : {std::pair{f64, 1e-12}, {f32, 4e-6}, {bf16, 0x1p-6}}) {
+  for (const auto& [type, within] : {std::pair{f64, 1e-12}, {f32, 4e-6}, {bf16, 0x1p-6}}) {
+    const DType dtype = type;
+    const double bound = within;
     CAPTURE(to_string(dtype));
     const auto later = [&](const Tensor& x) {
       const Tensor longer = Tensor::empty({x.numel() + 1}, x.dtype(), x.device());
@@ -122,8 +124,8 @@ TEST_CASE("softmax of long rows that begin at no vector") {
       copy(x, y);
       return y;
     };
-    const auto compare = [&, within = bound](const Tensor& found, const Tensor& expected) {
-      check_close("rows", Reference::of(found), Reference::of(expected), within);
+    const auto compare = [=](const Tensor& found, const Tensor& expected) {
+      check_close("rows", Reference::of(found), Reference::of(expected), bound);
     };
     const Tensor x = random_reference(shape, 1).tensor(dtype, test_device());
     const Tensor dy = random_reference(shape, 2).tensor(dtype, test_device());

@@ -13,13 +13,6 @@ BS_HOST_DEVICE inline double exponential_clock(uint64_t bits, double weight) {
   return (time > 0x1p-54 ? time : 0x1p-54) / weight;
 }
 
-/** @brief The same of a word in f32, times 2^-26: no weight that f32 holds makes it overflow, but
- *  large ones make it 0. */
-BS_HOST_DEVICE inline float exponential_clock(uint32_t word, float weight) {
-  const float time = -reproducible_log(word);
-  return (time > 0x1p-33F ? time : 0x1p-33F) * 0x1p-26F / weight;
-}
-
 /** @brief The square root of a clock of a word in f32: a normal number for any weight but 0, where
  *  times would overflow or underflow. Roots ring in the same order. */
 BS_HOST_DEVICE inline float exponential_clock_root(uint32_t word, float weight) {

@@ -15,12 +15,11 @@
 namespace bs::data {
 
 namespace {
-/// Numbers up to n in the order that the draws give (Fisher and Yates).
-void shuffle(int64_t n, Draws draws, std::vector<int64_t>& order) {
+/// The numbers of n samples in the order that the draws give.
+void arrange_samples(int64_t n, Draws draws, std::vector<int64_t>& order) {
   order.resize(static_cast<size_t>(n));
   std::iota(order.begin(), order.end(), int64_t{0});
-  for (size_t i = order.size(); i > 1; --i)
-    std::swap(order[i - 1], order[static_cast<size_t>(draws.below(static_cast<int64_t>(i)))]);
+  shuffle(order, draws);
 }
 }  // namespace
 
@@ -78,7 +77,7 @@ std::vector<Dataset> random_split(const Dataset& from, const std::vector<int64_t
   }
   BS_CHECK(left == 0, "random_split: {} of {} samples are in no part", left, from.size);
   std::vector<int64_t> order;
-  shuffle(from.size, Draws(seed, 0), order);
+  arrange_samples(from.size, Draws(seed, 0), order);
   std::vector<Dataset> parts;
   auto at = order.begin();
   for (const int64_t size : sizes) {
@@ -137,7 +136,7 @@ std::vector<int64_t> DataLoader::indices(int64_t number) try {
 void DataLoader::arrange(int64_t epoch) {
   if (ordered_ == epoch) return;
   ordered_ = -1;
-  shuffle(dataset_.size, Draws(options_.seed, static_cast<uint64_t>(epoch)), order_);
+  arrange_samples(dataset_.size, Draws(options_.seed, static_cast<uint64_t>(epoch)), order_);
   ordered_ = epoch;
 }
 

@@ -2,6 +2,9 @@
 /** @file A short series of random numbers that is a function of two numbers. */
 #include <bs/kernels/distribution.h>
 
+#include <span>
+#include <utility>
+
 namespace bs::data {
 
 /** @brief Draw number n of the series (key, sequence) is the same on every machine and thread. So
@@ -24,5 +27,11 @@ class Draws {
  private:
   uint64_t key_, sequence_, next_ = 0;
 };
+
+/** @brief Puts numbers in an order that the draws give, each as likely (Fisher and Yates). */
+inline void shuffle(std::span<int64_t> numbers, Draws& draws) {
+  for (size_t i = numbers.size(); i > 1; --i)
+    std::swap(numbers[i - 1], numbers[static_cast<size_t>(draws.below(static_cast<int64_t>(i)))]);
+}
 
 }  // namespace bs::data

@@ -73,11 +73,6 @@ namespace {
 /// Keys of their own for what is drawn: the order of an epoch, and the changes to a recording.
 constexpr uint64_t order_key = 0x6f72646572ULL, augment_key = 0x6175676dULL;
 
-void shuffle(std::span<int64_t> values, Draws& draws) {
-  for (size_t i = values.size(); i > 1; --i)
-    std::swap(values[i - 1], values[static_cast<size_t>(draws.below(static_cast<int64_t>(i)))]);
-}
-
 }  // namespace
 
 struct SpeechLoader::Ahead {

@@ -4,9 +4,9 @@
 
 namespace bs {
 
-/** @brief The lower median of each row along `axis`, the k-th smallest with k = (n + 1) / 2, and
- * its position; of equal elements that which comes first in order. NaN if there is one, at its
- * first position. The gradient goes to that element.
+/** @brief The lower median of each row along `axis`: the k-th smallest, k = (n + 1) / 2, and the
+ *  position from which sort takes it. NaN if there is one, at its first position. The gradient goes
+ *  to that element.
  *  @throws Error over nothing. */
 IndexedVariable median(const Variable& x, int axis, bool keepdim = false);
 inline Indexed median(const Tensor& x, int axis, bool keepdim = false) {

@@ -1,5 +1,5 @@
 #pragma once
-/** @file Numbers in place of what is none. A Tensor gives a Tensor. */
+/** @file Replaces NaN and infinities. A Tensor gives a Tensor. */
 #include <bs/autograd/variable.h>
 
 #include <limits>

@@ -4,8 +4,8 @@
 
 namespace bs {
 
-/** @brief x [..., C r^2, H, W] as [..., C, H r, W r]: channel c r^2 + i r + j is the pixels of rows
- *  i and columns j modulo r. One copy.
+/** @brief x [..., C r^2, H, W] as [..., C, H r, W r]: channel c r^2 + i r + j holds the pixels
+ *  of channel c whose row is i and whose column is j, modulo r. One copy.
  *  @throws Error unless x has three axes or more and r^2 divides the channels. */
 Variable pixel_shuffle(const Variable& x, int64_t factor);
 /** @brief The reverse: x [..., C, H r, W r] as [..., C r^2, H, W].

@@ -39,8 +39,8 @@ struct ImageMap {
   ImageMap transposed() const { return {rows.transposed(), columns.transposed()}; }
 };
 
-/** @brief Throws an Error naming `op` where so many inputs of so many outputs are more than maps
- *  count. Before a map is made, which would take the memory of all. */
+/** @brief Throws an Error naming `op` where a map of `outputs`, each of so many inputs, has more
+ *  entries than 32 bits count. Asked before the map takes memory. */
 void check_map_size(const char* op, int64_t outputs, int64_t inputs);
 /** @brief Throws an Error naming `op` unless dy has the images and channels of x, [N, C, H, W]. */
 void check_same_images(const char* op, const Tensor& dy, const Shape& x);

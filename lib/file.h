@@ -14,7 +14,7 @@ namespace bs {
 
 /** @brief Writes a file beside its final place and moves it there when complete. So nobody ever
  *  reads half of it, also after a power failure. Without commit() nothing is left behind. A
- *  process that is killed leaves its temporary file, PATH.<16 digits>.tmp, of a long name cut. A
+ *  process that is killed leaves its temporary file, PATH.<16 digits>.tmp; a long name is cut. A
  *  later AtomicFile for the same path removes it once it is a minute old and nobody holds it. */
 class AtomicFile {
  public:
@@ -26,8 +26,7 @@ class AtomicFile {
 
   /** @throws IoError naming the path, for example when the disk is full. */
   void write(const void* data, size_t bytes);
-  /** @brief Waits for the disk, then replaces whatever `path` named; of a link, what it leads to.
-   */
+  /** @brief Waits for the disk, then replaces the file at `path`, behind links. */
   void commit();
 
  private:

@@ -88,6 +88,72 @@ void write_others(const Places& places, const T* base, const Tensor& dx, T* to) 
 /// Columns summed together: where few rows are named, the cores share one that many positions name.
 constexpr int64_t strip_of_few = 64, most_columns = 512;
 
+/// Sums of few places in one walk along dy, whose rows are read as they lie: all sums of a strip of
+/// columns stay in the first cache. Positions are added in the order of the other way.
+template <class T>
+class FewPlaces {
+  using W = Wide<T>;
+  static constexpr int64_t cached = (int64_t{16} << 10) / static_cast<int64_t>(sizeof(W));
+  static constexpr int64_t narrowest = 64;  // columns: four lines of memory of each row
+
+ public:
+  /// Whether `named` places of `count` positions are few.
+  static bool are(int64_t named, int64_t count) {
+    return named > 0 && named * narrowest <= cached && 4 * named <= count;
+  }
+
+  FewPlaces(const Places& places, const Tensor& dy) : places_(places), dy_(dy) {
+    numbers_.assign(static_cast<size_t>(dy.size(1)), -1);
+    for (size_t r = 0; r < places.named.size(); ++r)
+      for (const int64_t k : places.of(places.named[r]))
+        numbers_[static_cast<size_t>(k)] = static_cast<int64_t>(r);
+  }
+  /// Adds them to `base`, or to zeros.
+  void add(const T* base, const Tensor& dx) const {
+    const int64_t inner = dx.size(2), outer = dx.size(0), count = dy_.size(1);
+    const auto named = static_cast<int64_t>(places_.named.size());
+    const int64_t share = round_up(ceil_div(outer * inner, threads()), narrowest);
+    const int64_t strip = std::min({inner, share, cached / named / narrowest * narrowest});
+    const int64_t strips = ceil_div(inner, strip);
+    const int64_t grain = std::max<int64_t>(1, elementwise_grain / (count * strip));
+    parallel_for(outer * strips, grain, [&](int64_t begin, int64_t end) {
+      std::vector<W> sums(static_cast<size_t>(named * strip));
+      RowBuffer<T> row(strip);
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t o = task / strips, column = task % strips * strip;
+        const int64_t n = std::min(strip, inner - column);
+        std::fill(sums.begin(), sums.end(), W{0});
+        for (int64_t k = 0; k < count; ++k) {
+          const int64_t number = numbers_[static_cast<size_t>(k)];
+          if (number < 0) continue;
+          add_row(dy_.data<T>() + (o * count + k) * inner + column, n, row,
+                  sums.data() + number * strip);
+        }
+        for (int64_t r = 0; r < named; ++r) {
+          const int64_t place = places_.named[static_cast<size_t>(r)];
+          const int64_t at = (o * dx.size(1) + place) * inner + column;
+          W* const sum = sums.data() + r * strip;
+          if (base) add_row(base + at, n, row, sum);
+          T* const to = dx.data<T>() + at;
+          std::copy_n(sum, n, row.target(to));
+          row.write(to, n);
+        }
+      }
+    });
+  }
+
+ private:
+  static void add_row(const T* from, int64_t n, RowBuffer<T>& row, W* sums) {
+    const W* const values = row.read(from, n);
+#pragma omp simd
+    for (int64_t c = 0; c < n; ++c) sums[c] += values[c];
+  }
+
+  const Places& places_;
+  const Tensor& dy_;
+  std::vector<int64_t> numbers_;  ///< of each position its place's in `named`, or -1
+};
+
 /// Sums of single elements by their numbers, a row of dy after the other.
 template <class T>
 void add_elements(const Tensor& x, const Tensor& dy, const Tensor& indices, const Tensor& dx,
@@ -170,6 +236,7 @@ void index_select_backward(const Tensor& x, const Tensor& dy, const Tensor& indi
     T* to = dx.data<T>();
     write_others(places, base, dx, to);
     const auto named = static_cast<int64_t>(places.named.size());
+    if (FewPlaces<T>::are(named, count)) return FewPlaces<T>(places, dy).add(base, dx);
     constexpr int64_t many = 256;
     const int64_t strip = outer * named < many ? strip_of_few : most_columns;
     const int64_t strips = ceil_div(inner, strip);

@@ -2,6 +2,7 @@
 #include <bs/kernels/cpu/row_pieces.h>
 #include <bs/kernels/cpu/window_taps.h>
 #include <bs/kernels/max_pool2d.h>
+#include <bs/lib/integers.h>
 
 #include <algorithm>
 #include <array>
@@ -16,47 +17,58 @@ namespace {
 class Winners {
  public:
   Winners(const PoolWindows& o, const Tensor& dy, const Tensor& dx)
-      : all_(o.kernel.h * o.kernel.w), channels_(dy.size(3)) {
+      : all_(o.kernel.h * o.kernel.w), channels_(dy.size(3)), words_(ceil_div(all_, bits)) {
     Taps taps(o, dx.shape());
     for (int64_t p = 0; p < dy.size(1); ++p)
       for (int64_t column = 0; column < dy.size(2); ++column) {
         int64_t origin = 0;
-        const std::span<const Tap> window = taps.of(p, column, origin);
-        if (static_cast<int64_t>(window.size()) == all_) continue;
-        if (sets_.empty() || sets_.back().numbers != numbers_of(window))
-          sets_.push_back({numbers_of(window), {}});
-        sets_.back().windows.push_back(p * dy.size(2) + column);
+        const auto first = static_cast<int64_t>(inside_.size());
+        inside_.resize(static_cast<size_t>(first + words_));
+        for (const Tap tap : taps.of(p, column, origin))
+          inside_[static_cast<size_t>(first + tap.number / bits)] |= 1U << tap.number % bits;
       }
   }
-  /// Those of an image: few windows reach over its edge and are looked at one by one.
+  /// Those of an image.
   bool hold(const uint8_t* numbers, int64_t count) const {
     uint8_t largest = 0;
 #pragma omp simd reduction(max : largest)
-    for (int64_t i = 0; i < count; ++i) largest = std::max(largest, numbers[i]);
+    for (int64_t i = 0; i < count; ++i) largest = numbers[i] > largest ? numbers[i] : largest;
     if (largest >= all_) return false;
+    if (words_ == 1 && channels_ == 1) return hold_one(numbers, count);
     bool all = true;
-    for (const Set& set : sets_)
-      for (const int64_t window : set.windows)
-        for (int64_t k = 0; k < channels_; ++k) all &= set.numbers[numbers[window * channels_ + k]];
+    for (int64_t i = 0; i < count; i += channels_) {
+      const uint32_t* const window = inside_.data() + i / channels_ * words_;
+      all &= words_ == 1 ? hold_small(window[0], numbers + i) : hold_large(window, numbers + i);
+    }
     return all;
   }
 
  private:
-  using Numbers = std::array<bool, 256>;
-  /// Windows of which the same elements lie in the image.
-  struct Set {
-    Numbers numbers;
-    std::vector<int64_t> windows;
-  };
+  static constexpr int64_t bits = 32;
 
-  static Numbers numbers_of(std::span<const Tap> window) {
-    Numbers numbers = {};
-    for (const Tap tap : window) numbers[static_cast<size_t>(tap.number)] = true;
-    return numbers;
+  /// One channel of windows of up to 32 elements.
+  bool hold_one(const uint8_t* numbers, int64_t count) const {
+    uint32_t all = 1;
+    const uint32_t* const inside = inside_.data();
+#pragma omp simd reduction(& : all)
+    for (int64_t i = 0; i < count; ++i) all &= inside[i] >> uint32_t{numbers[i]};
+    return all != 0;
+  }
+  /// All channels of such a window.
+  bool hold_small(uint32_t inside, const uint8_t* numbers) const {
+    uint32_t all = 1;
+#pragma omp simd reduction(& : all)
+    for (int64_t k = 0; k < channels_; ++k) all &= inside >> uint32_t{numbers[k]};
+    return all != 0;
+  }
+  bool hold_large(const uint32_t* inside, const uint8_t* numbers) const {
+    uint32_t all = 1;
+    for (int64_t k = 0; k < channels_; ++k) all &= inside[numbers[k] / bits] >> numbers[k] % bits;
+    return all != 0;
   }
 
-  int64_t all_, channels_;
-  std::vector<Set> sets_;
+  int64_t all_, channels_, words_;  ///< words a window
+  std::vector<uint32_t> inside_;    ///< a bit for each element of each window
 };
 
 /// Where windows and their elements lie in an image.

@@ -87,12 +87,7 @@ Moments<W> moments_of_run(const T* x, int64_t n, W anchor, W base) {
     }
   };
   const auto total = [](const V(&of)[vectors]) {
-    const V all = (of[0] + of[1]) + (of[2] + of[3]);
-    alignas(64) W elements[size];
-    std::memcpy(elements, &all, sizeof all);
-    for (int64_t half = size / 2; half > 0; half /= 2)
-      for (int64_t l = 0; l < half; ++l) elements[l] += elements[l + half];
-    return elements[0];
+    return fold_vector<Sum, W>((of[0] + of[1]) + (of[2] + of[3]));
   };
   const int64_t whole = n / width * width;
   const W less = is_fine<T> ? anchor : W{0}, count = static_cast<W>(n);

@@ -99,14 +99,10 @@ void fold(W* partial) {
 /// fold. Short rows spend most of their time on that memory.
 template <class Op, class W, class T, class Term>
 W reduce_lanes(const T* x, int64_t count, const Term& term, int64_t result) {
-  constexpr int64_t size = Vector<W>::size;
   LaneVectors<W> sums = combine_runs<Op, W>(x, count, term, result);
   for (int64_t width = LaneVectors<W>::vectors / 2; width > 0; width /= 2)
     for (int64_t k = 0; k < width; ++k) sums.at[k] = Op::combine(sums.at[k], sums.at[k + width]);
-  alignas(64) W last[size];
-  std::memcpy(last, sums.at, sizeof last);
-  fold<Op, size / 2>(last);
-  return last[0];
+  return fold_vector<Op, W>(sums.at[0]);
 }
 
 /// Reduces one chunk of a row.

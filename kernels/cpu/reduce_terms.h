@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 namespace bs::cpu {
 
@@ -79,6 +80,23 @@ struct Choice {
 };
 using Max = Choice<true>;
 using Min = Choice<false>;
+
+/// Combines the elements of a vector in its first one: halves, then quarters and so on. In
+/// registers, for a vector that is stored and read in parts waits for memory.
+template <class Op, int64_t half, class V, size_t... I>
+V fold_halves(V v, std::index_sequence<I...> all) {
+  if constexpr (half == 0) {
+    return v;
+  } else {
+    const V other = __builtin_shufflevector(v, v, (static_cast<int64_t>(I) ^ half)...);
+    return fold_halves<Op, half / 2>(Op::combine(v, other), all);
+  }
+}
+template <class Op, class W>
+W fold_vector(typename Vector<W>::type v) {
+  constexpr int64_t size = Vector<W>::size;
+  return fold_halves<Op, size / 2>(v, std::make_index_sequence<size>{})[0];
+}
 
 /// Terms of a sum or a choice: the elements themselves.
 struct Identity {

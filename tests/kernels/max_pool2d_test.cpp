@@ -189,33 +189,46 @@ TEST_CASE("max_pool2d of windows far apart takes no more memory than the image")
 }
 
 TEST_CASE("max_pool2d_backward of winners that are of no window") {
-  const MaxPool2dOptions options{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
-  for (const int64_t channels : {1, 5, 64})
-    for (const int number : {0, 2, 6, 9, 255})  // above, beside, or no elements of a window
-      for (const DType dtype : {f64, f32, f16, bf16})
-        for (const bool last : {false, true}) {
-          CAPTURE(channels);
-          CAPTURE(number);
-          const Shape image = {2, channels, 7, 7}, result = {2, channels, 4, 4};
-          Reference winners(result), ones(result);
-          for (double& v : winners.values) v = 4;
-          for (double& v : ones.values) v = 1;
-          winners.at({1, channels - 1, 0, 0}) = number;
-          const Tensor dy = in_format(ones.tensor(dtype, test_device()), last);
-          const Tensor of = in_format(winners.tensor(u8, test_device()), last);
-          if (test_device().is_cpu()) {
-            CHECK_THROWS_AS(max_pool2d_backward(dy, of, image, options), Error);
-            continue;
+  const MaxPool2dOptions small{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
+  const MaxPool2dOptions large{.kernel = {6, 6}, .stride = {2, 2}, .padding = {3, 3}};
+  struct Wrong {
+    MaxPool2dOptions options;
+    int middle;                ///< an element that each window has
+    std::vector<int> numbers;  ///< above, beside, or no elements of the first window
+  };
+  for (const Wrong& wrong :
+       {Wrong{small, 4, {0, 2, 6, 9, 255}}, Wrong{large, 21, {0, 12, 17, 32, 36, 255}}})
+    for (const int64_t channels : {1, 5, 64})
+      for (const int number : wrong.numbers)
+        for (const DType dtype : {f64, f32, f16, bf16})
+          for (const bool last : {false, true}) {
+            const Shape image = {2, channels, 7, 7}, result = {2, channels, 4, 4};
+            INFO("channels " << channels << ", number " << number << ", last " << last);
+            Reference winners(result), ones(result);
+            for (double& v : winners.values) v = wrong.middle;
+            for (double& v : ones.values) v = 1;
+            const Tensor dy = in_format(ones.tensor(dtype, test_device()), last);
+            const Tensor right = in_format(winners.tensor(u8, test_device()), last);
+            winners.at({1, channels - 1, 0, 0}) = number;
+            const Tensor of = in_format(winners.tensor(u8, test_device()), last);
+            const auto sum_of = [&](const Tensor& winner) {
+              double sum = 0;
+              const Tensor dx = max_pool2d_backward(dy, winner, image, wrong.options);
+              for (const double v : Reference::of(dx).values) sum += v;
+              return sum;
+            };
+            const auto all = static_cast<double>(ones.values.size());
+            CHECK(sum_of(right) == all);
+            if (test_device().is_cpu()) {
+              CHECK_THROWS_AS(max_pool2d_backward(dy, of, image, wrong.options), Error);
+            } else {  // all others hand out what they have
+              CHECK(sum_of(of) == all - 1);
+            }
           }
-          double sum = 0;  // all others hand out what they have
-          const Reference dx = Reference::of(max_pool2d_backward(dy, of, image, options));
-          for (const double v : dx.values) sum += v;
-          CHECK(sum == static_cast<double>(ones.values.size() - 1));
-        }
   if (!test_device().is_cpu()) return;
   const Tensor dy = Tensor::empty({1, 2, 4, 4}, f32);
   const Tensor winners = Tensor::from<uint8_t>(std::vector<uint8_t>(32, 0), {1, 2, 4, 4});
-  CHECK_THROWS_WITH_AS(max_pool2d_backward(dy, winners, {1, 2, 7, 7}, options),
+  CHECK_THROWS_WITH_AS(max_pool2d_backward(dy, winners, {1, 2, 7, 7}, small),
                        "max_pool2d_backward: winners of image 0 of [2, 7, 7, 1] lie outside of it",
                        Error);
 }

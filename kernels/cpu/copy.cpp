@@ -3,8 +3,10 @@
 #include <bs/kernels/cpu/panel_vectors.h>
 #include <bs/kernels/cpu/strided_loop.h>
 #include <bs/lib/integers.h>
+#include <bs/lib/threads.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <type_traits>
 
@@ -132,25 +134,61 @@ int dense_axis(const StridedLoop<2>& loop) {
 
 constexpr int64_t side = 32;  // of a tile
 
-/// How far apart the rows of a tile lie in the source and in the target, and its elements there.
+/// How far apart the rows of a tile lie in the target, and its elements there.
 struct TileSteps {
-  int64_t from, to, element;
+  int64_t to, element;
 };
 
-/// to[i][j] = from[j][i] for i < count, j < depth.
-template <class From, class To>
-void turn(int64_t depth, int64_t count, TileSteps step, const From* from, To* to) {
+/// Where the rows of tiles lie in the source, one after the other: each `step` behind the last.
+class EvenRows {
+ public:
+  explicit EvenRows(int64_t step) : step_(step), from_(-side * step) {}
+
+  /// Those of the next tile.
+  void next(int64_t /*depth*/) { from_ += side * step_; }
+  int64_t operator[](int64_t j) const { return from_ + j * step_; }
+
+ private:
+  int64_t step_, from_;
+};
+
+/// The same where `height` of them lie so, then as many `apart` from these.
+class JoinedRows {
+ public:
+  JoinedRows(int64_t height, int64_t step, int64_t apart)
+      : height_(height), step_(step), jump_(apart - height * step) {}
+
+  void next(int64_t depth) {
+    for (int64_t k = 0; k < depth; ++k) {
+      at_[static_cast<size_t>(k)] = from_;
+      from_ += step_;
+      if (++number_ < height_) continue;
+      number_ = 0;
+      from_ += jump_;
+    }
+  }
+  int64_t operator[](int64_t j) const { return at_[static_cast<size_t>(j)]; }
+
+ private:
+  int64_t height_, step_, jump_, number_ = 0, from_ = 0;
+  std::array<int64_t, side> at_{};
+};
+
+/// to[i][j] = from[rows[j]][i] for i < count, j < depth.
+template <class Rows, class From, class To>
+void turn(int64_t depth, int64_t count, TileSteps step, const Rows& rows, const From* from,
+          To* to) {
   From tile[side][side];
   for (int64_t j = 0; j < depth; ++j)
-    for (int64_t i = 0; i < count; ++i) tile[i][j] = from[j * step.from + i];
+    for (int64_t i = 0; i < count; ++i) tile[i][j] = from[rows[j] + i];
   for (int64_t i = 0; i < count; ++i)
     for (int64_t j = 0; j < depth; ++j)
       to[i * step.to + j * step.element] = convert<To>(tile[i][j]);
 }
 
 /// The same of a whole tile with dense rows, as vectors: single elements take a cycle each.
-template <class T>
-void turn_whole(const TileSteps& step, const T* from, T* to) {
+template <class Rows, class T>
+void turn_whole(const TileSteps& step, const Rows& at, const T* from, T* to) {
   using Bits = std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t>;
   constexpr int bytes = 32, lanes = bytes / static_cast<int>(sizeof(T));
   typedef Bits Aligned __attribute__((vector_size(bytes)));
@@ -160,7 +198,7 @@ void turn_whole(const TileSteps& step, const T* from, T* to) {
       Aligned rows[lanes];
 #pragma GCC unroll 16
       for (int k = 0; k < lanes; ++k)
-        rows[k] = *reinterpret_cast<const Loose*>(from + (j + k) * step.from + i);
+        rows[k] = *reinterpret_cast<const Loose*>(from + at[j + k] + i);
       transpose<1, lanes>(rows);
 #pragma GCC unroll 16
       for (int k = 0; k < lanes; ++k)
@@ -169,36 +207,53 @@ void turn_whole(const TileSteps& step, const T* from, T* to) {
 }
 
 /// Copies a transposed source in square tiles, read along its dense axis and written along the
-/// target's. Either way alone would use one element of each line of the cache that it touches.
-template <class From, class To>
-void copy_tiles(const StridedLoop<2>& loop, int dense, const From* from, To* to) {
-  StridedLoop<2> planes = loop;
-  planes.shape[dense] = planes.shape[loop.rank - 1] = 1;
-  const int64_t width = loop.shape[dense], height = loop.inner();
-  const int64_t strips = ceil_div(width, side);
-  const TileSteps step{loop.inner_stride(0), loop.strides[1][dense], loop.inner_stride(1)};
-  const int64_t grain = std::max<int64_t>(1, elementwise_grain / (side * height));
+/// target's. Either way alone would use one element of each line of the cache that it touches. The
+/// target has `height` rows of the source beside each other for each of `planes`.
+template <class Rows, class From, class To>
+void copy_tiles(const StridedLoop<2>& planes, int64_t width, int64_t height, const TileSteps& step,
+                const Rows& all, const From* from, To* to) {
   constexpr bool has_vectors = std::is_same_v<From, To> && (sizeof(From) == 2 || sizeof(From) == 4);
+  const int64_t strips = ceil_div(width, side);
+  const int64_t grain = std::max<int64_t>(1, elementwise_grain / (side * height));
   parallel_for(planes.numel() * strips, grain, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
       const int64_t first = task % strips * side;
       const int64_t count = std::min(side, width - first);
       const From* source = from + planes.offset(0, task / strips) + first;
       To* target = to + planes.offset(1, task / strips) + first * step.to;
+      Rows rows = all;
       for (int64_t at = 0; at < height; at += side) {
         const int64_t depth = std::min(side, height - at);
-        const From* const tile = source + at * step.from;
+        rows.next(depth);
         To* const out = target + at * step.element;
         if constexpr (has_vectors) {
           if (step.element == 1 && depth == side && count == side) {
-            turn_whole(step, tile, out);
+            turn_whole(step, rows, source, out);
             continue;
           }
         }
-        turn(depth, count, step, tile, out);
+        turn(depth, count, step, rows, source, out);
       }
     }
   });
+}
+
+template <class From, class To>
+void copy_tiles(const StridedLoop<2>& loop, int dense, const From* from, To* to) {
+  StridedLoop<2> planes = loop;
+  const int inner = loop.rank - 1, next = loop.rank - 2;
+  const int64_t width = loop.shape[dense], height = loop.inner(), apart = loop.inner_stride(0);
+  const TileSteps step{loop.strides[1][dense], loop.inner_stride(1)};
+  planes.shape[dense] = planes.shape[inner] = 1;
+  // Short rows of the target take in those behind them: lines that are written in parts, a plane
+  // at a time, push one another out of the cache.
+  const bool joins = height < side && next != dense &&
+                     loop.strides[1][next] == height * step.element &&
+                     planes.numel() / planes.shape[next] * ceil_div(width, side) >= threads();
+  if (!joins) return copy_tiles(planes, width, height, step, EvenRows(apart), from, to);
+  planes.shape[next] = 1;
+  const JoinedRows rows(height, apart, loop.strides[0][next]);
+  copy_tiles(planes, width, height * loop.shape[next], step, rows, from, to);
 }
 
 }  // namespace

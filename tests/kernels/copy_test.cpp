@@ -49,7 +49,8 @@ TEST_CASE("copies of permuted views, in every dtype") {
 
 TEST_CASE("copies of views of four axes, in every order") {
   for (const DType dtype : {u8, bf16, f32, f64})
-    for (const Shape& shape : {Shape{4, 6, 20, 16}, Shape{3, 40, 2, 24}, Shape{5, 3, 7, 4}}) {
+    for (const Shape& shape :
+         {Shape{4, 6, 20, 16}, Shape{3, 40, 2, 24}, Shape{5, 3, 7, 4}, Shape{4, 40, 2, 64}}) {
       const Tensor x = numbers(shape).tensor(dtype, test_device());
       std::array<int64_t, 4> axes = {0, 1, 2, 3};
       do {

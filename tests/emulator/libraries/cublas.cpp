@@ -94,8 +94,10 @@ struct Product {
 void enqueue(const Product& product, cudaStream_t stream) {
   static auto* const kept = new std::deque<Product>;
   kept->push_back(product);
-  cudaLaunchHostFunc(
-      stream, [](void* data) { static_cast<const Product*>(data)->run(); }, &kept->back());
+  const auto run = [](void* data) { static_cast<const Product*>(data)->run(); };
+  if (cudaLaunchHostFunc(stream, run, &kept->back()) == cudaSuccess) return;
+  std::fputs("emulator: a product of cuBLAS cannot be enqueued\n", stderr);
+  std::abort();
 }
 
 struct Handle {

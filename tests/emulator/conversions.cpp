@@ -47,16 +47,6 @@ double widened(T value) {
   }
 }
 
-/// Registers hold integers with their sign, or with zeros above.
-template <class T>
-uint64_t extended(T value) {
-  if constexpr (std::is_signed_v<T>) {
-    return static_cast<uint64_t>(static_cast<int64_t>(value));
-  } else {
-    return value;
-  }
-}
-
 template <class To, class From>
 To clamped(From value) {
   const auto wide = static_cast<__int128>(value);

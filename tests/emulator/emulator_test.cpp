@@ -31,14 +31,18 @@ Module module_of(const std::string& body) {
       body + "\n}\n");
 }
 
+void run_kernel(Module module, const Launch& launch, const std::vector<uint32_t>& in,
+                std::vector<uint32_t>& out) {
+  const std::array<const void*, 2> parameters = {in.data(), out.data()};
+  run_grid(*module.kernels.at("f"), launch, reinterpret_cast<const std::byte*>(parameters.data()));
+}
+
 /// What the body leaves in %r6 of each element.
 std::vector<uint32_t> run(const std::string& body, const std::vector<uint32_t>& in,
                           Launch launch = {}) {
-  Module module = module_of(body + "\nst.global.b32 [%rd2], %r6; ret;");
   std::vector<uint32_t> out(in.size(), 0xabcdabcd);
-  const std::array<const void*, 2> parameters = {in.data(), out.data()};
   if (launch.block[0] == 1) launch.block[0] = static_cast<uint32_t>(in.size());
-  run_grid(*module.kernels.at("f"), launch, reinterpret_cast<const std::byte*>(parameters.data()));
+  run_kernel(module_of(body + "\nst.global.b32 [%rd2], %r6; ret;"), launch, in, out);
   return out;
 }
 
@@ -245,17 +249,15 @@ TEST_CASE("emulator: who waits for bytes goes on once they have come") {
 }
 
 TEST_CASE("emulator: CTAs wait for those that begin after them") {
-  const std::vector<uint32_t> in(8, 0);
   Launch launch;
   launch.grid = {8, 1, 1};
   launch.block = {2, 1, 1};
-  Module module = module_of(
-      "ld.param.u64 %rd5, [out];\n"
-      "atom.global.add.u32 %r7, [%rd5], 1;\n"
-      "LOOP: ld.relaxed.gpu.global.u32 %r8, [%rd5]; setp.lt.u32 %p1, %r8, 16; @%p1 bra LOOP; ret;");
-  std::vector<uint32_t> out(16, 0), values(16, 0);
-  const std::array<const void*, 2> parameters = {values.data(), out.data()};
-  run_grid(*module.kernels.at("f"), launch, reinterpret_cast<const std::byte*>(parameters.data()));
+  const std::vector<uint32_t> in(16, 0);
+  std::vector<uint32_t> out(16, 0);
+  run_kernel(module_of("ld.param.u64 %rd5, [out]; atom.global.add.u32 %r7, [%rd5], 1;\n"
+                       "LOOP: ld.relaxed.gpu.global.u32 %r8, [%rd5];\n"
+                       "setp.lt.u32 %p1, %r8, 16; @%p1 bra LOOP; ret;"),
+             launch, in, out);
   CHECK(out[0] == 16);
 }
 

@@ -33,18 +33,6 @@ size_t bytes_of(const Instruction& i) {
   return sizeof(T) * static_cast<size_t>(std::max(1, i.elements()));
 }
 
-/// Registers get integers with their sign.
-template <class T>
-uint64_t extended(T value) {
-  if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) {
-    return static_cast<uint64_t>(static_cast<int64_t>(value));
-  } else {
-    uint64_t bits = 0;
-    std::memcpy(&bits, &value, sizeof value);
-    return bits;
-  }
-}
-
 template <Space space, class T>
 Execute load() {
   return [](Thread& t, const Instruction& i) {

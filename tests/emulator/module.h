@@ -51,6 +51,8 @@ struct Variable {
 struct Module {
   /** @throws std::runtime_error where the text is no PTX. */
   explicit Module(std::string text);
+  Module(const Module&) = delete;  // kernels know where it lies
+  Module& operator=(const Module&) = delete;
 
   std::string text;
   std::map<std::string, std::unique_ptr<Kernel>, std::less<>> kernels;

@@ -57,6 +57,18 @@ Execute for_stored(std::string_view type, const F& f) {
   return for_integer(type, f);
 }
 
+/** @brief As a register holds it: integers with their sign, all else with zeros above. */
+template <class T>
+uint64_t extended(T value) {
+  if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) {
+    return static_cast<uint64_t>(static_cast<int64_t>(value));
+  } else {
+    uint64_t bits = 0;
+    std::memcpy(&bits, &value, sizeof value);
+    return bits;
+  }
+}
+
 /** @brief to = f(a), of T; f is a lambda that captures nothing. */
 template <class T, class F>
 Execute unary(const F&) {

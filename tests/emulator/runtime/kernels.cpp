@@ -71,7 +71,7 @@ struct Named {
   std::string name;
 };
 
-/// By the addresses of their stubs on the host.
+/// By the addresses of the host functions that stand for them.
 struct Registry {
   std::unordered_map<const void*, Named> kernels, variables;
   std::unordered_map<const void*, Kernel*> found;
@@ -86,7 +86,7 @@ Registry& registry() {
   std::abort();
 }
 
-/// Of a stub, or of what cudaLibraryGetKernel gave.
+/// Of such a function, or of what cudaLibraryGetKernel gave.
 Kernel& kernel_of(const void* function) {
   const std::lock_guard guard(device_lock());
   Registry& all = registry();
@@ -201,7 +201,7 @@ using namespace bs::emulator;
 
 extern "C" {
 
-// What nvcc calls when a program begins, and from a kernel's stub.
+// What nvcc calls when a program begins, and where one launches a kernel.
 void** __cudaRegisterFatBinary(void* wrapper) {
   struct Wrapper {
     int magic, version;
@@ -212,9 +212,9 @@ void** __cudaRegisterFatBinary(void* wrapper) {
 void __cudaRegisterFatBinaryEnd(void**) {}
 void __cudaUnregisterFatBinary(void**) {}
 char __cudaInitModule(void**) { return 1; }
-void __cudaRegisterFunction(void** source, const char* stub, char*, const char* name, int, uint3*,
-                            uint3*, dim3*, dim3*, int*) {
-  registry().kernels[stub] = {reinterpret_cast<Source*>(source), name};
+void __cudaRegisterFunction(void** source, const char* host_function, char*, const char* name, int,
+                            uint3*, uint3*, dim3*, dim3*, int*) {
+  registry().kernels[host_function] = {reinterpret_cast<Source*>(source), name};
 }
 void __cudaRegisterVar(void** source, char* variable, char*, const char* name, int, size_t, int,
                        int) {
@@ -233,8 +233,8 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared, 
   std::memcpy(stream, &last.stream, sizeof last.stream);
   return cudaSuccess;
 }
-cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* stub) {
-  *kernel = static_cast<cudaKernel_t>(const_cast<void*>(stub));
+cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* host_function) {
+  *kernel = static_cast<cudaKernel_t>(const_cast<void*>(host_function));
   return cudaSuccess;
 }
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
@@ -242,10 +242,10 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void*
   const Launch as{sizes(grid), sizes(block), {1, 1, 1}, static_cast<uint32_t>(shared)};
   return launch(kernel_of(kernel), as, arguments, stream);
 }
-cudaError_t cudaLaunchKernel(const void* stub, dim3 grid, dim3 block, void** arguments,
+cudaError_t cudaLaunchKernel(const void* host_function, dim3 grid, dim3 block, void** arguments,
                              size_t shared, cudaStream_t stream) {
   const Launch as{sizes(grid), sizes(block), {1, 1, 1}, static_cast<uint32_t>(shared)};
-  return launch(kernel_of(stub), as, arguments, stream);
+  return launch(kernel_of(host_function), as, arguments, stream);
 }
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function,
                                 void** arguments) {

@@ -53,3 +53,18 @@ TEST_CASE("reductions of bytes make no wide copy of them") {
     check("argmax", [&] { argmax(x, 0); });
   }
 }
+
+TEST_CASE("reductions of more than 2^34 bytes in a row, on a GPU; of a few on the CPU") {
+  const int64_t n = (int64_t{1} << (test_device().is_cuda() ? 34 : 14)) + 4099;
+  const Tensor x = zeros({n}, u8, test_device());
+  const auto put = [&](int64_t at, double value) { fill(x.slice(0, at, at + 1), value); };
+  for (const int64_t at : {int64_t{0}, int64_t{1}, n / 2, n - 4098, n - 1}) put(at, 1);
+  for (const int64_t first : {0, 1}) {  // a row that begins where packs do, and one that doesn't
+    const Tensor row = x.slice(0, first, n);
+    CHECK(sum(row).item() == static_cast<double>(5 - first));
+    CHECK(argmax(row).item() == 0);
+  }
+  put(n - 4098, 7);
+  CHECK(argmax(x).item() == static_cast<double>(n - 4098));
+  CHECK(amax(x).item() == 7);
+}

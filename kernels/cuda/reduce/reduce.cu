@@ -27,15 +27,16 @@ constexpr int column_blocks = sizeof(Term<T>) > 4 ? 2
                               : sizeof(State) > 4 ? 3
                                                   : 4;
 
-/// Tells the states of N columns how large the elements of rows are that lie blockDim.y apart, the
-/// first of `left`.
+/// Tells the states of N columns how large the elements of rows are that lie `by` apart, the first
+/// of `left`.
 template <class T, int N, class State, int rows>
-__device__ void expect_rows(State (&states)[N], const Raw<T, N> (&raw)[rows], unsigned left) {
+__device__ void expect_rows(State (&states)[N], const Raw<T, N> (&raw)[rows], unsigned by,
+                            unsigned left) {
   Term<T> most[N];
   widen_terms<T, N>(raw[0], most);
 #pragma unroll
   for (int k = 1; k < rows; ++k) {
-    if (k * blockDim.y >= left) break;
+    if (k * by >= left) break;
     Term<T> values[N];
     widen_terms<T, N>(raw[k], values);
 #pragma unroll
@@ -75,47 +76,64 @@ __device__ void merge_columns(State (&states)[N], F&& f) {
   }
 }
 
-/// Part blockIdx.y, of `length` rows, of matrices [n, inner]; blockDim.x threads take N
-/// neighbouring columns each, blockDim.y threads share the rows.
+/// How the blocks of a matrix share its n rows: they begin `apart`, and each goes on to `length`
+/// rows from there. Its blockDim.y threads take neighbours, the next ones `by` further on.
+struct RowShares {
+  unsigned parts, by;
+  int64_t apart, length;
+
+  /// Stretches for so many parts of so many lines of threads, or fewer. Stretches are read at as
+  /// many places of memory; beyond some dozens that is slower than lines in turns.
+  static RowShares of(int64_t n, int64_t parts, unsigned lines) {
+    constexpr int64_t many = 64;
+    const auto all = static_cast<unsigned>(parts);
+    if (parts > many && n < int64_t{1} << 31) return {all, all * lines, lines, n};
+    const int64_t length = ceil_div(n, parts);
+    return {static_cast<unsigned>(ceil_div(n, length)), lines, length, length};
+  }
+};
+
+/// Share blockIdx.y of the rows of matrices [n, inner]; blockDim.x threads take N neighbouring
+/// columns each.
 template <class State, int N, class T>
 __global__ void __launch_bounds__(block_threads, column_blocks<State, T>)
-    columns_kernel(const T* x, int64_t n, int64_t inner, int64_t length, int64_t groups,
+    columns_kernel(const T* x, int64_t n, int64_t inner, RowShares shares, int64_t groups,
                    Output<State, Term<T>> output) {
   constexpr int ahead = 4;  // loads on their way
   const int64_t matrix = blockIdx.x / groups;
   const int64_t first_column = blockIdx.x % groups * blockDim.x * N;
   const int64_t column = first_column + threadIdx.x * N;
-  const int64_t begin = blockIdx.y * length;
-  const int64_t end = n - begin < length ? n : begin + length;
+  const int64_t begin = blockIdx.y * shares.apart;
+  const unsigned by = shares.by;
   State states[N];
   if (column < inner) {
 #pragma unroll
     for (int i = 0; i < N; ++i) states[i] = output.template begin<T>(matrix * inner + column + i);
     const T* from = x + (matrix * n + begin + threadIdx.y) * inner + column;
-    const int64_t step = blockDim.y * inner;
-    const auto here = static_cast<unsigned>(end - begin);  // parts fill the GPU: none is long
+    const int64_t step = by * inner;
+    const auto here = static_cast<unsigned>(min(n - begin, shares.length));
     Term<T> seen = 0;
     Raw<T, N> raw[ahead], next[ahead];
     const auto load = [&](unsigned row, Raw<T, N>(&rows)[ahead]) {
 #pragma unroll
       for (int k = 0; k < ahead; ++k, from += step)
-        if (row + k * blockDim.y < here)
+        if (row + k * by < here)
           rows[k] = device::load_once(reinterpret_cast<const Raw<T, N>*>(from));
     };
     load(threadIdx.y, raw);
-    for (unsigned r = threadIdx.y; r < here; r += ahead * blockDim.y) {
-      load(r + ahead * blockDim.y, next);  // while these are added
-      expect_rows<T, N>(states, raw, here - r);
+    for (unsigned r = threadIdx.y; r < here; r += ahead * by) {
+      load(r + ahead * by, next);  // while these are added
+      expect_rows<T, N>(states, raw, by, here - r);
 #pragma unroll
       for (int k = 0; k < ahead; ++k) {
-        if (r + k * blockDim.y >= here) break;
+        if (r + k * by >= here) break;
         Term<T> values[N];
         widen_terms<T, N>(raw[k], values);
         seen += 1;
         Term<T> share = 0;
         if constexpr (std::is_floating_point_v<Term<T>>) share = device::reciprocal_of(seen);
 #pragma unroll
-        for (int i = 0; i < N; ++i) states[i].add(values[i], begin + r + k * blockDim.y, share);
+        for (int i = 0; i < N; ++i) states[i].add(values[i], begin + r + k * by, share);
       }
 #pragma unroll
       for (int k = 0; k < ahead; ++k) raw[k] = next[k];
@@ -177,10 +195,10 @@ __global__ void __launch_bounds__(merge_threads, 1)
   if (threadIdx.y == 0 && result < results) output.store(result, shared[thread]);
 }
 
-/// How long the parts are that `n` is cut into, where there are `blocks` blocks for each part, of
-/// which a multiprocessor has `resident` at once: at least `least`, and a multiple of 16. As few
-/// parts as fill the GPU, and leave few multiprocessors idle at the end.
-int64_t part_length(int64_t n, int64_t blocks, int64_t least, int resident, Device device) {
+/// How many blocks share `n` items, where there are `blocks` times as many blocks in all, of which
+/// a multiprocessor has `resident` at once: each has `least` of them or more. As few as fill the
+/// GPU, and leave few multiprocessors idle at the end.
+int64_t sharing_blocks(int64_t n, int64_t blocks, int64_t least, int resident, Device device) {
   constexpr int64_t most_parts = 65535;  // of the grid's second axis
   const int64_t at_once = int64_t{device_properties(device).multiprocessors} * resident;
   const auto busy = [&](int64_t parts) {
@@ -194,7 +212,7 @@ int64_t part_length(int64_t n, int64_t blocks, int64_t least, int resident, Devi
     const int64_t more = std::clamp<int64_t>(fill_once_or_twice, 1, most);
     if (busy(more) > worth_another * busy(parts)) parts = more;
   }
-  return ceil_div(ceil_div(n, parts), 16) * 16;
+  return parts;
 }
 
 /// Room for so many states.
@@ -216,13 +234,12 @@ void reduce_rows(const T* x, int64_t rows, int64_t n, Output<State, Term<T>> out
   const int threads = static_cast<int>(block.x * block.y);
   // A row in parts takes a counter, of which there are not more.
   const bool whole = block.x <= warp || blocks > WorkCounter::most;
-  const int64_t length = whole ? n
-                               : part_length(n, blocks, held * N * threads,
-                                             row_blocks<T> * most_row_threads / threads, device);
-  const int64_t parts = ceil_div(n, length);
+  const int64_t parts = whole ? 1
+                              : sharing_blocks(n, blocks, held * N * threads,
+                                               row_blocks<T> * most_row_threads / threads, device);
   const dim3 grid(grid_of("reduce", blocks), static_cast<unsigned>(parts));
   const auto launch = [&] {
-    rows_kernel<State, N, ends><<<grid, block, 0, native(stream)>>>(x, rows, n, length, output);
+    rows_kernel<State, N, ends><<<grid, block, 0, native(stream)>>>(x, rows, n, output);
   };
   if (parts == 1) return launch();
   const Tensor memory = memory_of<State>(rows * parts, device);
@@ -251,7 +268,8 @@ template <class State, class T>
 void reduce_along_rows(const T* x, bool aligned, int64_t rows, int64_t n,
                        const Output<State, Term<T>>& output, Device device, Stream stream) {
   constexpr int N = device::pack_size<T>;
-  if (aligned && n % N == 0) {
+  // Rows with ends count their packs in 64 bits.
+  if (aligned && n % N == 0 && n / N < int64_t{1} << 31) {
     reduce_rows<State, N, false>(x, rows, n, output, device, stream);
   } else {
     reduce_rows<State, N, true>(x, rows, n, output, device, stream);
@@ -273,12 +291,13 @@ void reduce_columns(const T* x, const Shape& shape, const FoldedRows<T>& rows,
     while (width > narrow && outer * groups_of(width) < wanted) width /= 2;
   const dim3 block(width, block_threads / width);
   const int64_t groups = groups_of(width);
-  const int64_t length =
-      part_length(n, outer * groups, 8 * int64_t{block.y}, column_blocks<State, T>, device);
-  const int64_t parts = ceil_div(n, length);
-  const dim3 grid(grid_of("reduce", outer * groups), static_cast<unsigned>(parts));
+  const RowShares shares = RowShares::of(
+      n, sharing_blocks(n, outer * groups, 8 * int64_t{block.y}, column_blocks<State, T>, device),
+      block.y);
+  const int64_t parts = shares.parts;
+  const dim3 grid(grid_of("reduce", outer * groups), shares.parts);
   const auto launch = [&](const auto& to) {
-    columns_kernel<State, N><<<grid, block, 0, native(stream)>>>(x, n, inner, length, groups, to);
+    columns_kernel<State, N><<<grid, block, 0, native(stream)>>>(x, n, inner, shares, groups, to);
   };
   if (parts == 1 && rows.of_row == 1) return launch(output);
   const Tensor memory = memory_of<State>(outer * inner * parts, device);

@@ -147,56 +147,60 @@ template <class State, class T>
 inline constexpr unsigned row_packs = sizeof(State) > sizeof(Term<T>) ? 8 : 4;
 
 /// Elements in front of the first whole pack of N, packs, and elements behind them.
+template <class Count>
 struct Stretch {
-  unsigned head, packs, tail;
+  unsigned head;
+  Count packs;
+  unsigned tail;
 
   template <int N, class T>
   static __device__ Stretch of(const T* x, int64_t count) {
     const unsigned before = reinterpret_cast<uintptr_t>(x) / sizeof(T) % N;
     const auto head = static_cast<unsigned>(min(count, int64_t{(N - before) % N}));
-    const auto packs = static_cast<unsigned>((count - head) / N);
-    return {head, packs, static_cast<unsigned>(count - head) - packs * N};
+    const auto packs = static_cast<Count>((count - head) / N);
+    return {head, packs, static_cast<unsigned>(count - head - packs * N)};
   }
 };
 
-/// Part blockIdx.y, of `length` elements, of rows of n; blockDim.x threads a row, blockDim.y rows a
-/// block, of which there is one unless a warp, or a part of it, does for a row. Rows and parts
-/// begin and end on the boundaries of packs, unless they have `ends`.
+/// Rows of n; blockDim.x threads a row, blockDim.y rows a block, of which there is one unless a
+/// warp, or a part of it, does for a row. The gridDim.y blocks of a row take packs of it in turns:
+/// stretches would be read at as many places of memory, which is slower. Rows begin and end on the
+/// boundaries of packs, which 32 bits count, unless they have `ends`.
 template <class State, int N, bool ends, class T>
 __global__ void __launch_bounds__(most_row_threads, row_blocks<T>)
-    rows_kernel(const T* x, int64_t rows, int64_t n, int64_t length,
-                Output<State, Term<T>> output) {
+    rows_kernel(const T* x, int64_t rows, int64_t n, Output<State, Term<T>> output) {
+  using Count = std::conditional_t<ends, int64_t, unsigned>;
   constexpr unsigned ahead = row_packs<State, T>;
   const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
-  const int64_t here = row < rows ? min(n - blockIdx.y * length, length) : 0;
-  int64_t begin = blockIdx.y * length;
-  Stretch of = {0, static_cast<unsigned>(here / N), 0};
+  const int64_t here = row < rows ? n : 0;
+  Stretch<Count> of = {0, static_cast<Count>(here / N), 0};
   const State none = output.template begin<T>(row < rows ? row : 0);
   State state = none;
   if constexpr (ends) {
-    const T* single = x + row * n + begin;
-    of = Stretch::of<N>(single, here);
+    const T* single = x + row * n;
+    of = Stretch<Count>::template of<N>(single, here);
+    const unsigned of_ends = blockIdx.y == 0 ? of.head + of.tail : 0;
 #pragma unroll 2
-    for (unsigned e = threadIdx.x; e < of.head + of.tail; e += blockDim.x) {
-      const unsigned at = e < of.head ? e : e + of.packs * N;
+    for (unsigned e = threadIdx.x; e < of_ends; e += blockDim.x) {
+      const int64_t at = e < of.head ? e : e + of.packs * N;
       const device::Raw<T, 1> raw = {single[at]};
       State one = none;
-      add_raw<T, 1>(one, raw, begin + at);
+      add_raw<T, 1>(one, raw, at);
       state.merge(one);
     }
-    begin += of.head;
   }
-  const auto* from = reinterpret_cast<const device::Raw<T, N>*>(x + row * n + begin);
+  const auto* from = reinterpret_cast<const device::Raw<T, N>*>(x + row * n + of.head);
   State packs = none;
-  for (unsigned p = threadIdx.x; p < of.packs; p += ahead * blockDim.x) {
+  const unsigned by = blockDim.x * gridDim.y;
+  for (Count p = blockIdx.y * blockDim.x + threadIdx.x; p < of.packs; p += ahead * by) {
     device::Raw<T, N> raw[ahead];
 #pragma unroll
     for (unsigned k = 0; k < ahead; ++k)
-      if (p + k * blockDim.x < of.packs) raw[k] = device::load_once(from + p + k * blockDim.x);
+      if (p + k * by < of.packs) raw[k] = device::load_once(from + p + k * by);
 #pragma unroll
     for (unsigned k = 0; k < ahead; ++k) {
-      if (p + k * blockDim.x >= of.packs) break;
-      add_raw<T, N>(packs, raw[k], begin + int64_t{p + k * blockDim.x} * N);
+      if (p + k * by >= of.packs) break;
+      add_raw<T, N>(packs, raw[k], of.head + int64_t{p + k * by} * N);
     }
   }
   if constexpr (ends) {

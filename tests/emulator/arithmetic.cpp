@@ -132,34 +132,50 @@ Execute find_rounded(const Opcode& o) {
   return nullptr;
 }
 
-/// A sum or difference that takes in a carry, and gives one.
-template <class T, bool subtracts>
-void with_carry(Thread& t, const Instruction& i, uint64_t carry) {
-  const auto x = t.read<T>(i.a), y = t.read<T>(i.b);
+/// x + y or x - y, which may take in a carry and give one.
+template <bool takes, bool gives, bool subtracts, class T>
+T with_carry(Thread& t, T x, T y) {
   using Wide = unsigned __int128;
+  const uint64_t carry = takes && t.carry ? 1 : 0;
   const Wide sum = subtracts ? Wide{x} - y - carry : Wide{x} + y + carry;
-  t.carry = (sum >> (8 * sizeof(T)) & 1) != 0;
-  t.write(i.to, static_cast<T>(sum));
+  if (gives) t.carry = (sum >> (8 * sizeof(T)) & 1) != 0;
+  return static_cast<T>(sum);
+}
+
+template <class T, bool takes, bool gives>
+Execute find_carrying(const Opcode& o) {
+  const std::string_view name = o.name().substr(0, 3);
+  if (name == "add")
+    return [](Thread& t, const Instruction& i) {
+      t.write(i.to, with_carry<takes, gives, false>(t, t.read<T>(i.a), t.read<T>(i.b)));
+    };
+  if (name == "sub")
+    return [](Thread& t, const Instruction& i) {
+      t.write(i.to, with_carry<takes, gives, true>(t, t.read<T>(i.a), t.read<T>(i.b)));
+    };
+  if (name != "mad") return nullptr;
+  if (o.has("hi"))
+    return [](Thread& t, const Instruction& i) {
+      const T upper = upper_half(t.read<T>(i.a), t.read<T>(i.b));
+      t.write(i.to, with_carry<takes, gives, false>(t, upper, t.read<T>(i.c)));
+    };
+  return [](Thread& t, const Instruction& i) {
+    const T lower = multiply(t.read<T>(i.a), t.read<T>(i.b));
+    t.write(i.to, with_carry<takes, gives, false>(t, lower, t.read<T>(i.c)));
+  };
 }
 
 template <class T>
 Execute find_carrying(const Opcode& o) {
-  if (o.name() == "add" && o.has("cc"))
-    return [](Thread& t, const Instruction& i) { with_carry<T, false>(t, i, 0); };
-  if (o.name() == "addc")
-    return [](Thread& t, const Instruction& i) { with_carry<T, false>(t, i, t.carry ? 1 : 0); };
-  if (o.name() == "sub" && o.has("cc"))
-    return [](Thread& t, const Instruction& i) { with_carry<T, true>(t, i, 0); };
-  if (o.name() == "subc")
-    return [](Thread& t, const Instruction& i) { with_carry<T, true>(t, i, t.carry ? 1 : 0); };
-  return nullptr;
+  const bool takes = o.name().size() == 4 && o.name().ends_with("c"), gives = o.has("cc");
+  if (takes) return gives ? find_carrying<T, true, true>(o) : find_carrying<T, true, false>(o);
+  return gives ? find_carrying<T, false, true>(o) : nullptr;
 }
 
 /// mul and mad, of the lower half of the product, the upper one, or all.
 Execute find_product(const Opcode& o) {
   const bool adds = o.name() == "mad";
   if (!adds && o.name() != "mul") return nullptr;
-  if (o.has("cc")) return nullptr;
   if (o.has("wide"))
     return for_integer(o.type(), [&]<class T>(Type<T>) -> Execute {
       using Wide = Twice<T>;
@@ -185,6 +201,24 @@ Execute find_product(const Opcode& o) {
       return ternary<T>([](T x, T y, T z) { return add(multiply(x, y), z); });
     });
   return o.has("hi") ? integer_binary(o.type(), upper_half) : number_binary(o.type(), multiply);
+}
+
+/// The sum of the products of four bytes: `dp4a` with the types of a and b.
+Execute find_dot(const Opcode& o) {
+  if (o.name() != "dp4a") return nullptr;
+  const auto of = []<class A, class B>(Type<A>, Type<B>) -> Execute {
+    return [](Thread& t, const Instruction& i) {
+      const auto a = t.read<uint32_t>(i.a), b = t.read<uint32_t>(i.b);
+      auto sum = t.read<uint32_t>(i.c);
+      for (int k = 0; k < 32; k += 8)
+        sum += static_cast<uint32_t>(static_cast<A>(a >> k) * static_cast<B>(b >> k));
+      t.write(i.to, sum);
+    };
+  };
+  const bool is_signed = o.words[1] == "s32";
+  if (o.type() == "s32")
+    return is_signed ? of(Type<int8_t>(), Type<int8_t>()) : of(Type<uint8_t>(), Type<int8_t>());
+  return is_signed ? of(Type<int8_t>(), Type<uint8_t>()) : of(Type<uint8_t>(), Type<uint8_t>());
 }
 
 Execute find_choice(const Opcode& o) {
@@ -281,7 +315,8 @@ Execute find_arithmetic(const Opcode& o) {
   const bool is_wide = o.type().ends_with("64");
   if (const Execute found = is_wide ? find_carrying<uint64_t>(o) : find_carrying<uint32_t>(o))
     return found;
-  for (const auto find : {find_product, find_choice, find_sign, find_function, find_fused})
+  for (const auto find :
+       {find_product, find_dot, find_choice, find_sign, find_function, find_fused})
     if (const Execute found = find(o)) return found;
   if (o.name() == "add")
     return o.has("sat") ? binary<float>([](float x, float y) { return from_zero_to_one(x + y); })

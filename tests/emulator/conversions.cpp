@@ -110,18 +110,25 @@ Execute pack() {
   };
 }
 
+/// Two numbers of eight bits as f16.
+template <class T>
+Execute unpack() {
+  return [](Thread& t, const Instruction& i) {
+    const auto pair = t.read<Pair<T>>(i.a);
+    t.write(i.to,
+            Pair<Half>{Half(static_cast<float>(pair.low)), Half(static_cast<float>(pair.high))});
+  };
+}
+
 Execute find_packed(std::string_view to, std::string_view from) {
   if (from == "f32") {
     if (to == "f16x2") return pack<Half>();
     if (to == "bf16x2") return pack<Brain>();
     if (to == "e4m3x2") return pack<Quarter>();
+    if (to == "e5m2x2") return pack<Range>();
   }
-  if (to == "f16x2" && from == "e4m3x2")
-    return [](Thread& t, const Instruction& i) {
-      const auto pair = t.read<Pair<Quarter>>(i.a);
-      t.write(i.to,
-              Pair<Half>{Half(static_cast<float>(pair.low)), Half(static_cast<float>(pair.high))});
-    };
+  if (to == "f16x2" && from == "e4m3x2") return unpack<Quarter>();
+  if (to == "f16x2" && from == "e5m2x2") return unpack<Range>();
   if (to == "tf32")
     return [](Thread& t, const Instruction& i) {
       const auto bits = t.read<uint32_t>(i.a);

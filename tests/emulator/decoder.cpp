@@ -17,7 +17,7 @@ class Decoder {
     if (kernel_.is_function) {
       for (const Parameter& parameter : kernel_.parameters)
         names_.declare(parameter.name, RegisterKind::parameter);
-      if (kernel_.result) names_.declare(kernel_.result->name, RegisterKind::parameter);
+      if (kernel_.result) declare_parameter(kernel_.result->name, kernel_.result->bytes);
     }
     find_tables();
     while (read_statement()) {
@@ -134,8 +134,7 @@ class Decoder {
     }
     const size_t bytes = size * name.elements;
     if (words[0] == ".param") {
-      if (bytes > sizeof(uint64_t)) throw std::runtime_error("a parameter of many bytes");
-      names_.declare(name.name, RegisterKind::parameter);
+      declare_parameter(name.name, bytes);
     } else if (words[0] == ".local") {
       names_.add_local(name.name, bytes);
     } else if (words[0] == ".shared") {
@@ -143,6 +142,13 @@ class Decoder {
     } else {
       throw std::runtime_error("an unknown directive");
     }
+  }
+
+  /// Results of more than eight bytes have two registers, the second one's name ends in +8.
+  void declare_parameter(const std::string& name, size_t bytes) {
+    if (bytes > 2 * sizeof(uint64_t)) throw std::runtime_error("a parameter of many bytes");
+    names_.declare(name, RegisterKind::parameter);
+    if (bytes > sizeof(uint64_t)) names_.declare(name + "+8", RegisterKind::parameter);
   }
 
   /// `%r<9>` declares %r0 to %r8.
@@ -238,7 +244,10 @@ class Decoder {
       if (step.kind != Kind::plain) fail(*t.cta, "a function that waits", &step);
       step.execute(inner, step);
     }
-    if (i.to >= 0) t.registers[i.to] = registers[i.list.size()];
+    if (i.to < 0) return;
+    t.registers[i.to] = registers[i.list.size()];
+    if (function.result->bytes > sizeof(uint64_t))
+      t.registers[i.to + 1] = registers[i.list.size() + 1];
   }
 
   const Kernel& kernel_;

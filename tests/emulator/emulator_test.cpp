@@ -91,6 +91,9 @@ TEST_CASE("emulator: integers wrap around, and divide as PTX says") {
   check("div.u32 %r6, 100, %r5;", [](uint32_t x) { return x == 0 ? ~0U : 100 / x; });
   check("rem.u32 %r6, %r5, 10;", [](uint32_t x) { return x % 10; });
   check("add.cc.u32 %r7, %r5, 1; addc.u32 %r6, 0, 0;", [](uint32_t x) { return x == ~0U; });
+  check("sub.cc.u32 %r7, %r5, 2; subc.u32 %r6, 0, 0;", [](uint32_t x) { return x < 2 ? ~0U : 0; });
+  check("mad.lo.cc.u32 %r7, %r5, 3, 2; madc.hi.u32 %r6, %r5, 3, 1;",
+        [](uint32_t x) { return ((uint64_t{x} * 3 + 2) >> 32) + 1; });
   check("abs.s32 %r6, %r5;", [](uint32_t x) { return static_cast<int32_t>(x) < 0 ? 0 - x : x; });
   check("setp.lt.s32 %p1, %r5, 1; selp.b32 %r6, 3, 4, %p1;",
         [](uint32_t x) { return static_cast<int32_t>(x) < 1 ? 3 : 4; });
@@ -115,6 +118,15 @@ TEST_CASE("emulator: bits are shifted, counted and taken apart") {
   check("brev.b32 %r6, %r5; brev.b32 %r6, %r6;", [](uint32_t x) { return x; });
   check("prmt.b32 %r6, %r5, 0, 0x0123;", [](uint32_t x) { return __builtin_bswap32(x); });
   check("prmt.b32 %r6, %r5, 0, 0xbbbb;", [](uint32_t x) { return x >> 31 != 0 ? ~0U : 0U; });
+  const auto dot = [](uint32_t x, auto low) {  // of four bytes and 1, 2, 0x80 and 0xff
+    const decltype(low) with[] = {1, 2, static_cast<decltype(low)>(0x80),
+                                  static_cast<decltype(low)>(0xff)};
+    int sum = 7;
+    for (int k = 0; k < 4; ++k) sum += static_cast<decltype(low)>(x >> (8 * k)) * with[k];
+    return static_cast<uint32_t>(sum);
+  };
+  check("dp4a.u32.u32 %r6, %r5, 0xff800201, 7;", [&](uint32_t x) { return dot(x, uint8_t{}); });
+  check("dp4a.s32.s32 %r6, %r5, 0xff800201, 7;", [&](uint32_t x) { return dot(x, int8_t{}); });
   check("lop3.b32 %r6, %r5, 0xff00ff00, 0x0ff00ff0, 0x96;",
         [](uint32_t x) { return x ^ 0xff00ff00 ^ 0x0ff00ff0; });
 }

@@ -1,9 +1,12 @@
 // Tensor cores: matrices between shared memory and the registers of a warp, and their products.
 #include <bs/tests/emulator/numbers.h>
+#include <bs/tests/emulator/operands.h>
 #include <bs/tests/emulator/operations.h>
 #include <bs/tests/emulator/tensor_map.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace bs::emulator {
 
@@ -24,6 +27,19 @@ double element(const Thread& t, int number, int e) {
                     static_cast<size_t>(e) * sizeof value,
                 sizeof value);
     return static_cast<double>(static_cast<float>(value));
+  }
+}
+
+/// A sum as it is stored: whole numbers of 32 bits wrap around, or stop at the ends.
+template <class Sum, bool stops = false>
+Sum stored(double sum) {
+  if constexpr (std::is_same_v<Sum, int32_t>) {
+    constexpr double least = std::numeric_limits<int32_t>::min(),
+                     most = std::numeric_limits<int32_t>::max();
+    if (stops) return static_cast<int32_t>(std::clamp(sum, least, most));
+    return static_cast<int32_t>(static_cast<uint32_t>(static_cast<int64_t>(sum)));
+  } else {
+    return static_cast<Sum>(sum);
   }
 }
 
@@ -68,9 +84,20 @@ void store_matrices(const Warp& warp, uint32_t, const Instruction& i) {
     }
 }
 
+/// f(Type<A>, Type<B>) for elements of eight bits, whose types an opcode names side by side.
+template <class F>
+ExecuteWarp of_quarters(const Opcode& o, F&& f) {
+  const auto is_type = [](std::string_view word) { return word == "e4m3" || word == "e5m2"; };
+  const auto a = std::find_if(o.words.begin(), o.words.end(), is_type);
+  if (a == o.words.end() || a + 1 == o.words.end() || !is_type(a[1])) return nullptr;
+  if (a[0] == "e4m3")
+    return a[1] == "e4m3" ? f(Type<Quarter>(), Type<Quarter>()) : f(Type<Quarter>(), Type<Range>());
+  return a[1] == "e4m3" ? f(Type<Range>(), Type<Quarter>()) : f(Type<Range>(), Type<Range>());
+}
+
 /// d = a b + c of m x k, k x 8 and m x 8, whose elements lie in registers as the PTX ISA draws
 /// them.
-template <class T, class Sum, int rows, int depth>
+template <class T, class Sum, int rows, int depth, bool stops = false, class B = T>
 void multiply(const Warp& warp, uint32_t, const Instruction& i) {
   constexpr int together = std::is_same_v<T, double> ? 1 : 4 / static_cast<int>(sizeof(T));
   constexpr int of_d = rows * 8 / warp_size, of_a = rows * depth / warp_size / together,
@@ -85,7 +112,7 @@ void multiply(const Warp& warp, uint32_t, const Instruction& i) {
             element<T>(t, register_of(i, of_d + r), e);
       for (int r = 0; r < of_b; ++r)
         b[quad * together + e + r * 4 * together][group] =
-            element<T>(t, register_of(i, of_d + of_a + r), e);
+            element<B>(t, register_of(i, of_d + of_a + r), e);
     }
     for (int r = 0; r < of_d; ++r)
       sums[group + r / 2 * 8][2 * quad + r % 2] =
@@ -99,7 +126,7 @@ void multiply(const Warp& warp, uint32_t, const Instruction& i) {
     for (int r = 0; r < of_d; ++r)
       lane_of(warp, lane)
           .write(register_of(i, r),
-                 static_cast<Sum>(sums[lane / 4 + r / 2 * 8][lane % 4 * 2 + r % 2]));
+                 stored<Sum, stops>(sums[lane / 4 + r / 2 * 8][lane % 4 * 2 + r % 2]));
 }
 
 ExecuteWarp find_product(const Opcode& o) {
@@ -108,6 +135,9 @@ ExecuteWarp find_product(const Opcode& o) {
     if (o.has("m16n8k8")) return multiply<double, double, 16, 8>;
     return o.has("m16n8k16") ? multiply<double, double, 16, 16> : nullptr;
   }
+  if (o.type() == "s32" && o.has("m16n8k32") && o.has("s8"))
+    return o.has("satfinite") ? multiply<int8_t, int32_t, 16, 32, true>
+                              : multiply<int8_t, int32_t, 16, 32>;
   if (o.type() != "f32") return nullptr;
   if (o.has("m16n8k16") && o.has("bf16")) return multiply<Brain, float, 16, 16>;
   if (o.has("m16n8k16") && o.has("f16")) return multiply<Half, float, 16, 16>;
@@ -115,8 +145,10 @@ ExecuteWarp find_product(const Opcode& o) {
   if (o.has("m16n8k8") && o.has("f16")) return multiply<Half, float, 16, 8>;
   if (o.has("m16n8k8") && o.has("tf32")) return multiply<Tensor32, float, 16, 8>;
   if (o.has("m16n8k4") && o.has("tf32")) return multiply<Tensor32, float, 16, 4>;
-  if (o.has("m16n8k32") && o.has("e4m3")) return multiply<Quarter, float, 16, 32>;
-  return nullptr;
+  if (!o.has("m16n8k32")) return nullptr;
+  return of_quarters(o, []<class A, class B>(Type<A>, Type<B>) -> ExecuteWarp {
+    return multiply<A, float, 16, 32, false, B>;
+  });
 }
 
 /// What the 64 bits that describe a matrix in shared memory to wgmma say.
@@ -158,20 +190,20 @@ enum WarpgroupFlags : int64_t {
 };
 
 /// The rows of a warp of its warpgroup's: d (+)= a b, of 16 x `depth` and depth x n.
-template <class T, int depth>
+template <class T, int depth, class Sum = float, bool stops = false, class B = T>
 void multiply_warpgroup(const Warp& warp, uint32_t, const Instruction& i) {
   constexpr int together = 4 / static_cast<int>(sizeof(T)), most = 256;
   const Thread& first = lane_of(warp, 0);
   const int of_d = static_cast<int>(i.b_immediate) / 2, columns = 2 * of_d;
   const bool in_registers = (i.immediate & a_in_registers) != 0;
   const int of_a = in_registers ? 4 : 1;
-  const auto from_shared = [&](int number, bool turned, int x, int k) {
+  const auto from_shared = [&]<class E>(Type<E>, int number, bool turned, int x, int k) {
     const Descriptor from(first.registers[register_of(i, number)]);
-    T value;
+    E value;
     std::memcpy(&value,
                 first.cta->shared_at(from.place(turned, static_cast<uint64_t>(x),
-                                                static_cast<uint64_t>(k), sizeof(T)),
-                                     sizeof(T)),
+                                                static_cast<uint64_t>(k), sizeof(E)),
+                                     sizeof(E)),
                 sizeof value);
     return static_cast<double>(static_cast<float>(value));
   };
@@ -184,10 +216,10 @@ void multiply_warpgroup(const Warp& warp, uint32_t, const Instruction& i) {
             element<T>(lane_of(warp, lane), register_of(i, of_d + r), e);
   for (int x = 0; x < 16 && !in_registers; ++x)
     for (int k = 0; k < depth; ++k)
-      a[x][k] = from_shared(of_d, (i.immediate & a_turned) != 0, row + x, k);
+      a[x][k] = from_shared(Type<T>(), of_d, (i.immediate & a_turned) != 0, row + x, k);
   for (int k = 0; k < depth; ++k)
     for (int x = 0; x < columns; ++x)
-      b[k][x] = from_shared(of_d + of_a, (i.immediate & b_turned) != 0, x, k);
+      b[k][x] = from_shared(Type<B>(), of_d + of_a, (i.immediate & b_turned) != 0, x, k);
   const bool adds = first.holds(register_of(i, of_d + of_a + 1));
   const bool is_negative = ((i.immediate & a_negative) != 0) != ((i.immediate & b_negative) != 0);
   for (int lane = 0; lane < warp_size; ++lane)
@@ -197,18 +229,26 @@ void multiply_warpgroup(const Warp& warp, uint32_t, const Instruction& i) {
       double sum = 0;
       for (int k = 0; k < depth; ++k) sum += a[x][k] * b[k][y];
       if (is_negative) sum = -sum;
-      const float before = adds ? t.read<float>(register_of(i, r)) : 0;
-      t.write(register_of(i, r), before + static_cast<float>(sum));
+      const Sum before = adds ? t.read<Sum>(register_of(i, r)) : 0;
+      if constexpr (std::is_same_v<Sum, float>) {
+        t.write(register_of(i, r), before + static_cast<float>(sum));
+      } else {
+        t.write(register_of(i, r), stored<Sum, stops>(before + sum));
+      }
     }
 }
 
 ExecuteWarp find_warpgroup_product(const Opcode& o) {
+  if (o.has("s32") && o.has("s8"))
+    return o.has("satfinite") ? multiply_warpgroup<int8_t, 32, int32_t, true>
+                              : multiply_warpgroup<int8_t, 32, int32_t>;
   if (std::count(o.words.begin(), o.words.end(), "f32") != 1) return nullptr;
   if (o.has("bf16")) return multiply_warpgroup<Brain, 16>;
   if (o.has("f16")) return multiply_warpgroup<Half, 16>;
   if (o.has("tf32")) return multiply_warpgroup<Tensor32, 8>;
-  if (o.has("e4m3")) return multiply_warpgroup<Quarter, 32>;
-  return nullptr;
+  return of_quarters(o, []<class A, class B>(Type<A>, Type<B>) -> ExecuteWarp {
+    return multiply_warpgroup<A, 32, float, false, B>;
+  });
 }
 
 }  // namespace

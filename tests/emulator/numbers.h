@@ -38,6 +38,27 @@ struct Tensor32 {
   explicit operator float() const { return std::bit_cast<float>(bits & 0xffffe000U); }
 };
 
+/** @brief e5m2: 5 bits of exponent, 2 behind the point, the upper byte of an f16. */
+struct Range {
+  uint8_t bits;
+
+  Range() = default;
+  /** @brief What is too large becomes the largest, 57344. */
+  explicit Range(float value) {
+    constexpr float largest = 57344, smallest_normal = 0x1p-14F;
+    float size = std::min(std::abs(value), 2 * largest);
+    int exponent = 0;
+    std::frexp(std::max(size, smallest_normal), &exponent);
+    const float unit = std::ldexp(1.0F, exponent - 3);
+    size = std::min(largest, std::nearbyint(size / unit) * unit);
+    const auto sign = static_cast<uint8_t>(std::signbit(value) ? 0x80 : 0);
+    const uint8_t number =
+        std::isnan(value) ? uint8_t{0x7f} : static_cast<uint8_t>(Half(size).bits >> 8);
+    bits = sign | number;
+  }
+  explicit operator float() const { return _cvtsh_ss(static_cast<uint16_t>(bits << 8)); }
+};
+
 /** @brief e4m3: 4 bits of exponent, 3 behind the point, no infinity. */
 struct Quarter {
   uint8_t bits;

@@ -37,8 +37,10 @@ bool OperandReader::read_parameter(const Opcode& o, const Operands& operands, In
   const size_t plus = std::min(address.size(), address.find('+'));
   const std::string_view name = trimmed(address.substr(0, plus));
   if (names_.is(name, RegisterKind::parameter)) {
-    i.to = names_.value(loads ? operands[0] : name);
-    i.a = names_.value(loads ? name : operands[1]);
+    const bool is_first = plus == address.size() || number_of(address.substr(plus + 1)) == 0;
+    const std::string_view part = is_first ? name : trimmed(address);
+    i.to = names_.value(loads ? operands[0] : part);
+    i.a = names_.value(loads ? part : operands[1]);
     i.execute = [](Thread& t, const Instruction& at) { t.registers[at.to] = t.registers[at.a]; };
     return true;
   }

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 #include <stdexcept>
 #include <unordered_map>
 
@@ -98,6 +99,29 @@ Kernel& kernel_of(const void* function) {
   if (kernel == kernels.end()) stop("no kernel " + named->second.name);
   return *(all.found[function] = kernel->second.get());
 }
+
+/// Decodes all kernels of the program as it ends, and the functions that they call, where
+/// BS_EMULATED_DECODE asks for that: so one with an instruction that the emulator does not know is
+/// told, whether a test launches it or not.
+struct DecodedAtTheEnd {
+  ~DecodedAtTheEnd() {
+    if (std::getenv("BS_EMULATED_DECODE") == nullptr) return;
+    std::set<Source*> sources;
+    for (const auto& [function, named] : registry().kernels) sources.insert(named.source);
+    size_t all = 0, unknown = 0;
+    for (Source* const source : sources)
+      for (const auto& [name, kernel] : source->module().kernels) try {
+          ++all;
+          kernel->program();
+        } catch (const std::runtime_error& error) {
+          std::fprintf(stderr, "emulator: %s\n", error.what());
+          ++unknown;
+        }
+    std::printf("%zu kernels and functions, of which %zu cannot be decoded\n", all, unknown);
+    std::fflush(stdout);
+    if (unknown > 0) std::_Exit(1);
+  }
+} decoded_at_the_end;
 
 const Program& program_of(Kernel& kernel) {
   const std::lock_guard guard(device_lock());

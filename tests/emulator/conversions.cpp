@@ -124,11 +124,11 @@ Execute find_packed(std::string_view to, std::string_view from) {
   if (from == "f32") {
     if (to == "f16x2") return pack<Half>();
     if (to == "bf16x2") return pack<Brain>();
-    if (to == "e4m3x2") return pack<Quarter>();
-    if (to == "e5m2x2") return pack<Range>();
+    if (to == "e4m3x2") return pack<E4m3>();
+    if (to == "e5m2x2") return pack<E5m2>();
   }
-  if (to == "f16x2" && from == "e4m3x2") return unpack<Quarter>();
-  if (to == "f16x2" && from == "e5m2x2") return unpack<Range>();
+  if (to == "f16x2" && from == "e4m3x2") return unpack<E4m3>();
+  if (to == "f16x2" && from == "e5m2x2") return unpack<E5m2>();
   if (to == "tf32")
     return [](Thread& t, const Instruction& i) {
       const auto bits = t.read<uint32_t>(i.a);

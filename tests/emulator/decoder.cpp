@@ -144,7 +144,8 @@ class Decoder {
     }
   }
 
-  /// Results of more than eight bytes have two registers, the second one's name ends in +8.
+  /// A result of more than eight bytes has two registers. The second one is named as PTX addresses
+  /// it, with +8 behind the name.
   void declare_parameter(const std::string& name, size_t bytes) {
     if (bytes > 2 * sizeof(uint64_t)) throw std::runtime_error("a parameter of many bytes");
     names_.declare(name, RegisterKind::parameter);

@@ -118,15 +118,18 @@ TEST_CASE("emulator: bits are shifted, counted and taken apart") {
   check("brev.b32 %r6, %r5; brev.b32 %r6, %r6;", [](uint32_t x) { return x; });
   check("prmt.b32 %r6, %r5, 0, 0x0123;", [](uint32_t x) { return __builtin_bswap32(x); });
   check("prmt.b32 %r6, %r5, 0, 0xbbbb;", [](uint32_t x) { return x >> 31 != 0 ? ~0U : 0U; });
-  const auto dot = [](uint32_t x, auto low) {  // of four bytes and 1, 2, 0x80 and 0xff
-    const decltype(low) with[] = {1, 2, static_cast<decltype(low)>(0x80),
-                                  static_cast<decltype(low)>(0xff)};
-    int sum = 7;
-    for (int k = 0; k < 4; ++k) sum += static_cast<decltype(low)>(x >> (8 * k)) * with[k];
-    return static_cast<uint32_t>(sum);
+  const auto dot = []<class A, class B>(A, B) {
+    return [](uint32_t x) {
+      const int with[] = {1, 2, static_cast<B>(0x80), static_cast<B>(0xff)};
+      int sum = 7;
+      for (int k = 0; k < 4; ++k) sum += static_cast<A>(x >> (8 * k)) * with[k];
+      return sum;
+    };
   };
-  check("dp4a.u32.u32 %r6, %r5, 0xff800201, 7;", [&](uint32_t x) { return dot(x, uint8_t{}); });
-  check("dp4a.s32.s32 %r6, %r5, 0xff800201, 7;", [&](uint32_t x) { return dot(x, int8_t{}); });
+  check("dp4a.u32.u32 %r6, %r5, 0xff800201, 7;", dot(uint8_t{}, uint8_t{}));
+  check("dp4a.u32.s32 %r6, %r5, 0xff800201, 7;", dot(uint8_t{}, int8_t{}));
+  check("dp4a.s32.u32 %r6, %r5, 0xff800201, 7;", dot(int8_t{}, uint8_t{}));
+  check("dp4a.s32.s32 %r6, %r5, 0xff800201, 7;", dot(int8_t{}, int8_t{}));
   check("lop3.b32 %r6, %r5, 0xff00ff00, 0x0ff00ff0, 0x96;",
         [](uint32_t x) { return x ^ 0xff00ff00 ^ 0x0ff00ff0; });
 }

@@ -86,13 +86,13 @@ void store_matrices(const Warp& warp, uint32_t, const Instruction& i) {
 
 /// f(Type<A>, Type<B>) for elements of eight bits, whose types an opcode names side by side.
 template <class F>
-ExecuteWarp of_quarters(const Opcode& o, F&& f) {
+ExecuteWarp of_f8(const Opcode& o, F&& f) {
   const auto is_type = [](std::string_view word) { return word == "e4m3" || word == "e5m2"; };
   const auto a = std::find_if(o.words.begin(), o.words.end(), is_type);
   if (a == o.words.end() || a + 1 == o.words.end() || !is_type(a[1])) return nullptr;
   if (a[0] == "e4m3")
-    return a[1] == "e4m3" ? f(Type<Quarter>(), Type<Quarter>()) : f(Type<Quarter>(), Type<Range>());
-  return a[1] == "e4m3" ? f(Type<Range>(), Type<Quarter>()) : f(Type<Range>(), Type<Range>());
+    return a[1] == "e4m3" ? f(Type<E4m3>(), Type<E4m3>()) : f(Type<E4m3>(), Type<E5m2>());
+  return a[1] == "e4m3" ? f(Type<E5m2>(), Type<E4m3>()) : f(Type<E5m2>(), Type<E5m2>());
 }
 
 /// d = a b + c of m x k, k x 8 and m x 8, whose elements lie in registers as the PTX ISA draws
@@ -146,7 +146,7 @@ ExecuteWarp find_product(const Opcode& o) {
   if (o.has("m16n8k8") && o.has("tf32")) return multiply<Tensor32, float, 16, 8>;
   if (o.has("m16n8k4") && o.has("tf32")) return multiply<Tensor32, float, 16, 4>;
   if (!o.has("m16n8k32")) return nullptr;
-  return of_quarters(o, []<class A, class B>(Type<A>, Type<B>) -> ExecuteWarp {
+  return of_f8(o, []<class A, class B>(Type<A>, Type<B>) -> ExecuteWarp {
     return multiply<A, float, 16, 32, false, B>;
   });
 }
@@ -246,7 +246,7 @@ ExecuteWarp find_warpgroup_product(const Opcode& o) {
   if (o.has("bf16")) return multiply_warpgroup<Brain, 16>;
   if (o.has("f16")) return multiply_warpgroup<Half, 16>;
   if (o.has("tf32")) return multiply_warpgroup<Tensor32, 8>;
-  return of_quarters(o, []<class A, class B>(Type<A>, Type<B>) -> ExecuteWarp {
+  return of_f8(o, []<class A, class B>(Type<A>, Type<B>) -> ExecuteWarp {
     return multiply_warpgroup<A, 32, float, false, B>;
   });
 }

@@ -39,12 +39,12 @@ struct Tensor32 {
 };
 
 /** @brief e5m2: 5 bits of exponent, 2 behind the point, the upper byte of an f16. */
-struct Range {
+struct E5m2 {
   uint8_t bits;
 
-  Range() = default;
+  E5m2() = default;
   /** @brief What is too large becomes the largest, 57344. */
-  explicit Range(float value) {
+  explicit E5m2(float value) {
     constexpr float largest = 57344, smallest_normal = 0x1p-14F;
     float size = std::min(std::abs(value), 2 * largest);
     int exponent = 0;
@@ -60,12 +60,12 @@ struct Range {
 };
 
 /** @brief e4m3: 4 bits of exponent, 3 behind the point, no infinity. */
-struct Quarter {
+struct E4m3 {
   uint8_t bits;
 
-  Quarter() = default;
+  E4m3() = default;
   /** @brief What is too large becomes the largest, 448. */
-  explicit Quarter(float value) {
+  explicit E4m3(float value) {
     constexpr float largest = 448, smallest_normal = 0x1p-6F;
     const auto sign = static_cast<uint8_t>(std::signbit(value) ? 0x80 : 0);
     float size = std::abs(value);
@@ -107,7 +107,7 @@ inline constexpr bool is_pair<Pair<T>> = true;
 /** @brief Whether T is computed with as a float. */
 template <class T>
 inline constexpr bool is_narrow = std::is_same_v<T, Half> || std::is_same_v<T, Brain> ||
-                                  std::is_same_v<T, Quarter> || std::is_same_v<T, Tensor32>;
+                                  std::is_same_v<T, E4m3> || std::is_same_v<T, Tensor32>;
 
 /** @brief f of numbers, computed in float where they are narrow, each half by itself of pairs. */
 template <class T, class F, class... More>

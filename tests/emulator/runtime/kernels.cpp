@@ -119,7 +119,7 @@ struct DecodedAtTheEnd {
         }
     std::printf("%zu kernels and functions, of which %zu cannot be decoded\n", all, unknown);
     std::fflush(stdout);
-    if (unknown > 0) std::_Exit(1);
+    if (all == 0 || unknown > 0) std::_Exit(1);
   }
 } decoded_at_the_end;
 

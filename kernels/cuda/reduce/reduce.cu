@@ -111,6 +111,7 @@ __global__ void __launch_bounds__(block_threads, column_blocks<State, T>)
     for (int i = 0; i < N; ++i) states[i] = output.template begin<T>(matrix * inner + column + i);
     const T* from = x + (matrix * n + begin + threadIdx.y) * inner + column;
     const int64_t step = by * inner;
+    // 32 bits count them: stretches of many rows are many, and lines in turns are of few rows.
     const auto here = static_cast<unsigned>(min(n - begin, shares.length));
     Term<T> seen = 0;
     Raw<T, N> raw[ahead], next[ahead];
